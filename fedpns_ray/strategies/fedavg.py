@@ -1,0 +1,76 @@
+"""FedAvg with partial participation (Section III-B): a random draw, plain local SGD, the mean of the drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpns_ray.errors import InputError
+from fedpns_ray.strategies.parts import (
+    Aggregation,
+    CheckLoss,
+    Nodes,
+    Objective,
+    Outcome,
+    Probe,
+    Selection,
+    Updates,
+    Vector,
+    average,
+)
+
+
+class RandomSelection(Selection):
+    """Draws |S_t| nodes uniformly."""
+
+    name = "random"
+    _nodes: Nodes
+
+    def begin(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+
+    def draw(self, rng: np.random.Generator, probe: Probe) -> Sequence[int]:
+        return uniform(rng, np.arange(self._nodes.count), self._nodes.per_round)
+
+
+class HalfSelection(Selection):
+    """Draws half of S_t among the i.i.d. nodes and half among the others (the experiment of Figure 1)."""
+
+    name = "half"
+    _nodes: Nodes
+
+    def begin(self, nodes: Nodes) -> None:
+        half, iid = nodes.per_round // 2, int(nodes.iid.sum())
+        if nodes.per_round - half > iid or half > nodes.count - iid:
+            raise InputError(
+                f"selection: half draws {nodes.per_round - half} i.i.d. and {half} other nodes a round; "
+                f"there are {iid} and {nodes.count - iid}"
+            )
+        self._nodes = nodes
+
+    def draw(self, rng: np.random.Generator, probe: Probe) -> Sequence[int]:
+        half = self._nodes.per_round // 2
+        iid = uniform(rng, np.flatnonzero(self._nodes.iid), self._nodes.per_round - half)
+        return iid + uniform(rng, np.flatnonzero(~self._nodes.iid), half)
+
+
+def uniform(rng: np.random.Generator, among: NDArray[np.int64], size: int) -> list[int]:
+    """`size` distinct nodes out of `among`, all alike."""
+    return [int(node) for node in rng.choice(among, size=size, replace=False)]
+
+
+class PlainObjective(Objective):
+    """The loss of the node's own data (3), and nothing else."""
+
+    name = "plain"
+
+
+class MeanAggregation(Aggregation):
+    """(5): the mean of the updates, every node weighing the same."""
+
+    name = "mean"
+
+    def combine(self, weights: Vector, updates: Updates, check_loss: CheckLoss) -> Outcome:
+        return Outcome(average(weights, updates.deltas), aggregated=updates.node_ids)

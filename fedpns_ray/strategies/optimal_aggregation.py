@@ -1,0 +1,163 @@
+"""Algorithm 1, Optimal Aggregation: exclude the updates that work against the others.
+
+The expectation E_{i~S} <gbar, g_i> of Lemma 1 equals ||s||^2 / |S|^2 with s = sum of g_i over S. Without node k it is
+(||s||^2 - 2 <s, g_k> + ||g_k||^2) / (|S| - 1)^2. So one Gram matrix of the updates, one pass over the parameters,
+decides every iteration in O(m^2).
+
+Any positive scale common to all nodes gives the same decisions, so the updates delta_i stand for the gradients. The sums
+are float64; a decision that would hang on their rounding (ties, duplicates) is made again in exact arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from operator import mul
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, PositiveInt
+
+from fedpns_ray.strategies.parts import Aggregation, CheckLoss, Outcome, Updates, Vector, average
+
+Matrix = NDArray[Any]
+"""A Gram matrix: of float64, or of exact fractions."""
+
+CHUNK = 1 << 16
+"""Parameters converted to float64 at a time: bounds the memory of the Gram matrix's one pass."""
+
+ROUNDING = 2.0**-36
+"""What rounding may have done to an expectation, as a part of (sum of ||g_i||)^2; a generous bound."""
+
+
+def gram_matrix(deltas: NDArray[np.float32]) -> Matrix:
+    """<delta_i, delta_j> of all pairs, in float64. No BLAS: its bits depend on the number of threads."""
+    m = len(deltas)
+    gram = np.zeros((m, m))
+    for start in range(0, deltas.shape[1], CHUNK):
+        part = deltas[:, start : start + CHUNK].astype(np.float64)
+        for i in range(m):
+            gram[i, : i + 1] += np.einsum("k,jk->j", part[i], part[: i + 1])
+    lower = np.tril(gram, -1)
+    return lower + lower.T + np.diag(np.diag(gram))
+
+
+def exact_gram_matrix(deltas: NDArray[np.float32]) -> Matrix:
+    """The same without any rounding: every float32 is a whole multiple of 2^-149."""
+    rows = [[int(x) for x in row] for row in np.ldexp(deltas.astype(np.float64), 149)]
+    return np.array([[Fraction(sum(map(mul, a, b))) for b in rows] for a in rows], dtype=object)
+
+
+class Expectations(NamedTuple):
+    """The expectation of Lemma 1 with all nodes of a set, and without each of them in turn."""
+
+    current: Any
+    without: NDArray[Any]
+    rounding: float
+    """Differences up to this one may be rounding."""
+
+
+def check_expectation(gram: Matrix, kind: Literal["mean", "sum"] = "mean") -> Expectations:
+    """Check Expectation (lines 18-21) for the set whose Gram matrix this is.
+
+    `sum` is the released code's variant: |S| ||gbar||^2, rounded to 3 decimals.
+    """
+    size = len(gram)
+    rows, squares = gram.sum(axis=1), np.diag(gram)
+    whole = rows.sum()
+    without = whole - 2 * rows + squares
+    if kind == "sum":
+        return Expectations(np.round(whole / size, 3), np.round(without / (size - 1), 3), 0)
+    is_exact = gram.dtype == object
+    rounding = 0 if is_exact else ROUNDING * float(np.sqrt(squares).sum() / (size - 1)) ** 2
+    return Expectations(whole / size**2, without / (size - 1) ** 2, rounding)
+
+
+class Decision(NamedTuple):
+    """Positions (not node ids), and the expectation before and after."""
+
+    kept: list[int]
+    labelled: list[int]
+    excluded: list[int]
+    before: float
+    after: float
+
+
+def optimal_subset(
+    gram: Matrix,
+    check_loss: Callable[[list[int]], float],
+    v: float = 0.7,
+    kind: Literal["mean", "sum"] = "mean",
+    exact: Callable[[], Matrix] | None = None,
+) -> Decision:
+    """Algorithm 1 over the nodes 0 .. m-1; `check_loss(kept)` is the loss of the model that those nodes give.
+
+    While more than v m nodes remain (for v > 1: more than v), take the node whose removal gives the highest
+    expectation; stop unless that is strictly higher than with it. The node is then labelled. Exclude it unless
+    the loss without it is higher; that ends the search too. `exact` makes the Gram matrix that settles near-ties.
+    """
+    m = len(gram)
+    floor = v if v > 1 else v * m
+    kept, labelled, excluded = list(range(m)), [], []
+    judged = gram
+    loss: float | None = None
+    while len(kept) > max(1.0, floor + 1e-9):
+        current, without, rounding = check_expectation(judged[np.ix_(kept, kept)], kind)
+        best = without.max()
+        contenders = np.flatnonzero(without >= best - rounding)
+        if exact and rounding and (abs(best - current) <= rounding or len(contenders) > 1):
+            judged, exact = exact(), None
+            continue
+        if not best > current:
+            break
+        worst = kept[int(contenders[0])]  # a tie goes to the lowest node id
+        labelled.append(worst)
+        remaining = [node for node in kept if node != worst]
+        loss = check_loss(kept) if loss is None else loss
+        loss_without = check_loss(remaining)
+        if loss_without > loss:
+            break
+        kept, loss = remaining, loss_without
+        excluded.append(worst)
+    return Decision(kept, labelled, excluded, _expectation(gram), _expectation(gram[np.ix_(kept, kept)]))
+
+
+def _expectation(gram: Matrix) -> float:
+    return float(gram.sum()) / len(gram) ** 2
+
+
+class OptimalAggregation(Aggregation):
+    """Algorithm 1: the mean over S*, the updates that raise the expected decrease of the loss (Lemma 1)."""
+
+    name = "optimal"
+    v: float = Field(0.7, gt=0)
+    """Floor: a fraction of the nodes that returned; above 1, a number of nodes (the released code: 8)."""
+    expectation: Literal["mean", "sum"] = "mean"
+    """Weights of the expectation: 1/|S| (the paper), or 1 and rounded to 3 decimals (the released code)."""
+    check_samples: PositiveInt = 128
+    """B-bar, test samples that Check Loss uses in a round (the released code: 2000)."""
+    check_draw: Literal["random", "first"] = "random"
+    """Which test samples: drawn each round (the paper), or the first ones (the released code)."""
+
+    def combine(self, weights: Vector, updates: Updates, check_loss: CheckLoss) -> Outcome:
+        gram = gram_matrix(updates.deltas)
+        if self.expectation == "sum":  # rounding makes the scale matter: g_i = -delta_i / (tau eta)
+            scale = 1 / (updates.steps * updates.lr)
+            gram = gram * np.outer(scale, scale)
+
+        def loss_of(kept: list[int]) -> float:
+            candidate = average(weights, updates.deltas[kept])
+            return check_loss(candidate, samples=self.check_samples, first=self.check_draw == "first")
+
+        kept, labelled, excluded, before, after = optimal_subset(
+            gram, loss_of, self.v, self.expectation, exact=lambda: exact_gram_matrix(updates.deltas)
+        )
+        ids = updates.node_ids
+        return Outcome(
+            average(weights, updates.deltas[kept]),
+            aggregated=tuple(ids[k] for k in kept),
+            labelled=tuple(ids[k] for k in labelled),
+            excluded=tuple(ids[k] for k in excluded),
+            notes={"expectation": before, "expectation_after": after},
+        )

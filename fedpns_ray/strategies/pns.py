@@ -1,0 +1,78 @@
+"""Probabilistic node selection (Section IV-C): labelled nodes are drawn less often from then on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, PositiveFloat
+
+from fedpns_ray.strategies.fedavg import uniform
+from fedpns_ray.strategies.parts import Nodes, Outcome, Probe, Selection, Updates
+
+
+class ProbabilisticSelection(Selection):
+    """Draws S_t by the probabilities p, which equations (7) and (8) move after every round."""
+
+    name = "pns"
+    alpha: PositiveFloat = 2.0
+    """How fast the probability falls with x, the share of draws in which a node was labelled (7)."""
+    beta: float = Field(0.7, ge=0, le=1)
+    """The least decrement, before the power alpha (7)."""
+    _nodes: Nodes
+    _p: NDArray[np.float64]
+    _drawn: NDArray[np.int64]
+    _labelled: NDArray[np.int64]
+
+    def begin(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._p = np.full(nodes.count, 1 / nodes.count)
+        self._drawn = np.zeros(nodes.count, dtype=np.int64)
+        self._labelled = np.zeros(nodes.count, dtype=np.int64)
+
+    def draw(self, rng: np.random.Generator, probe: Probe) -> Sequence[int]:
+        """Distinct nodes by p. Where fewer than |S_t| have p > 0: all of those, and the rest uniformly."""
+        possible = np.flatnonzero(self._p > 0)
+        missing = self._nodes.per_round - len(possible)
+        if missing >= 0:
+            return possible.tolist() + uniform(rng, np.flatnonzero(self._p == 0), missing)
+        p = self._p[possible] / self._p[possible].sum()
+        return [int(node) for node in rng.choice(possible, self._nodes.per_round, replace=False, p=p)]
+
+    def learn(self, updates: Updates, outcome: Outcome) -> None:
+        self._drawn[list(updates.node_ids)] += 1
+        labelled = np.array(outcome.labelled, dtype=np.int64)
+        self._labelled[labelled] += 1
+        x = self._labelled[labelled] / self._drawn[labelled]
+        self._p = move_probabilities(self._p, labelled, x, self.alpha, self.beta)
+
+    def notes(self) -> dict[str, Any]:
+        iid = float(self._p[self._nodes.iid].sum())
+        whole = {"probability": [float(f"{p:.9g}") for p in self._p]} if self._nodes.count <= 1000 else {}
+        return {"iid_probability": float(f"{iid:.9g}"), **whole}
+
+    def state_dict(self) -> dict[str, NDArray[Any]]:
+        return {"p": self._p, "drawn": self._drawn, "labelled": self._labelled}
+
+    def load_state_dict(self, state: dict[str, NDArray[Any]]) -> None:
+        self._p, self._drawn, self._labelled = (state[key].copy() for key in ("p", "drawn", "labelled"))
+
+
+def move_probabilities(
+    p: NDArray[np.float64], labelled: NDArray[np.int64], x: NDArray[np.float64], alpha: float, beta: float
+) -> NDArray[np.float64]:
+    """(7) and (8): labelled nodes lose p_i min((x_i + beta)^alpha, 1), all others share the loss equally.
+
+    Where every node of K is labelled there is nobody to share it, and p stays as it is.
+    """
+    others = np.ones(len(p), dtype=bool)
+    others[labelled] = False
+    if not others.any():
+        return p
+    decrement = p[labelled] * np.minimum((x + beta) ** alpha, 1.0)
+    moved = p.copy()
+    moved[labelled] -= decrement
+    moved[others] += decrement.sum() / others.sum()
+    return moved
