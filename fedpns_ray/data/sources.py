@@ -1,0 +1,164 @@
+"""Where samples come from: MNIST, Fashion-MNIST and CIFAR-10, fetched once, verified, kept as uint8.
+
+`FEDPNS_DATA` names the data root (default: a cache folder of the user's). Official files lie there as torchvision or
+CIFAR-10's binary version lays them out; beside them one `NAME.npz` of plain arrays, which is what later runs read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import lzma
+import os
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import platformdirs
+from numpy.typing import NDArray
+
+from fedpns_ray.errors import InputError
+
+IMAGES = {
+    "mnist": ("MNIST", 0.1307, 0.3081),
+    "fashion-mnist": ("FashionMNIST", 0.2860, 0.3530),
+    "cifar10": ("CIFAR10", 0.5, 0.5),
+}
+"""Data set → (torchvision's class, mean, deviation). Inputs become (x / 255 - mean) / deviation where they are used."""
+
+CIFAR10_BINARY = {
+    "data_batch_1.bin": "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
+    "data_batch_2.bin": "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed",
+    "data_batch_3.bin": "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67",
+    "data_batch_4.bin": "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48",
+    "data_batch_5.bin": "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
+    "test_batch.bin": "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
+}
+"""SHA-256 of the files of CIFAR-10's binary version, which may also lie there as .bin.xz."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """A training and a test set: features (uint8 images, or float32) and labels 0 .. classes - 1."""
+
+    train_x: NDArray[np.uint8] | NDArray[np.float32]
+    train_y: NDArray[np.int64]
+    test_x: NDArray[np.uint8] | NDArray[np.float32]
+    test_y: NDArray[np.int64]
+    mean: float = 0.0
+    deviation: float = 1.0
+    classes: int = 10
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.train_x.shape[1:]
+
+
+def data_root() -> Path:
+    return Path(os.environ.get("FEDPNS_DATA") or platformdirs.user_cache_path("fedpns")).expanduser().absolute()
+
+
+def load(name: str, root: Path | None = None) -> Samples:
+    """A data set; what is missing is fetched first."""
+    root = root or data_root()
+    prepared = root / f"{name}.npz"
+    if not prepared.exists():
+        fetch(name, root)
+    _, mean, deviation = IMAGES[name]
+    try:
+        with np.load(prepared) as arrays:
+            return Samples(**{key: arrays[key] for key in arrays.files}, mean=mean, deviation=deviation)
+    except (OSError, ValueError, TypeError, zipfile.BadZipFile) as error:
+        raise InputError(
+            f"dataset: {prepared} is damaged ({error}); `fedpns data fetch {name}` writes it anew"
+        ) from None
+
+
+def fetch(name: str, root: Path | None = None) -> Path:
+    """Official files (downloaded if they are not there, and verified) → NAME.npz."""
+    root = root or data_root()
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        binary = name == "cifar10" and (root / "cifar-10-batches-bin").is_dir()
+        train, test = _cifar10_binary(root) if binary else _torchvision(name, root)
+        prepared, partial = root / f"{name}.npz", root / f"{name}.{os.getpid()}.partial.npz"
+        np.savez(partial, train_x=train[0], train_y=train[1], test_x=test[0], test_y=test[1])
+        partial.replace(prepared)
+    except (OSError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:160] or type(error).__name__
+        raise InputError(
+            f"dataset: {name} is not in {root} and could not be fetched ({reason}); "
+            f"with a network: `fedpns data fetch {name}`, or point FEDPNS_DATA at a folder that holds it"
+        ) from None
+    return prepared
+
+
+def verify(name: str, root: Path | None = None) -> None:
+    """The official files have their official checksums, and NAME.npz holds what they hold."""
+    root = root or data_root()
+    if not (root / f"{name}.npz").exists():
+        raise InputError(f"dataset: {name} is not in {root}; `fedpns data fetch {name}`")
+    samples = load(name, root)
+    binary = name == "cifar10" and (root / "cifar-10-batches-bin").is_dir()
+    train, test = _cifar10_binary(root) if binary else _torchvision(name, root, download=False)
+    ours: tuple[NDArray[Any], ...] = (samples.train_x, samples.train_y, samples.test_x, samples.test_y)
+    official: tuple[NDArray[Any], ...] = (*train, *test)
+    if not all(np.array_equal(a, b) for a, b in zip(ours, official, strict=True)):
+        raise InputError(f"dataset: {root / name}.npz differs from the official files; `fedpns data fetch {name}`")
+
+
+Half = tuple[NDArray[np.uint8], NDArray[np.int64]]
+
+
+def _torchvision(name: str, root: Path, download: bool = True) -> tuple[Half, Half]:
+    """Read by torchvision, which downloads with progress and checks MD5 sums; imported only when it is needed."""
+    from fedpns_ray.data.torchvision_import import torchvision_datasets
+
+    kind = getattr(torchvision_datasets(), IMAGES[name][0])
+    if name != "cifar10":
+        _check_md5(root / kind.__name__ / "raw", kind.resources, missing_is_fine=download)
+
+    def read(train: bool) -> Half:
+        with contextlib.redirect_stdout(sys.stderr):  # torchvision's messages; stdout is for results
+            half = kind(root, train=train, download=download)
+        images = np.asarray(half.data)
+        planes = images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2)
+        return np.ascontiguousarray(planes), np.asarray(half.targets, dtype=np.int64)
+
+    return read(train=True), read(train=False)
+
+
+def _check_md5(raw: Path, resources: list[tuple[str, str]], missing_is_fine: bool) -> None:
+    """torchvision checks a file as it downloads it, but trusts one that is there unpacked: unpack it anew."""
+    for name, md5 in resources:
+        packed, unpacked = raw / name, raw / name.removesuffix(".gz")
+        if not packed.exists():
+            if missing_is_fine:
+                continue
+            raise InputError(f"dataset: {packed} is missing")
+        if hashlib.md5(packed.read_bytes(), usedforsecurity=False).hexdigest() != md5:
+            raise InputError(f"dataset: {packed} does not have its official checksum; delete it and fetch again")
+        if unpacked.exists() and unpacked.read_bytes() != gzip.decompress(packed.read_bytes()):
+            raise InputError(f"dataset: {unpacked} differs from {packed.name}; delete it and fetch again")
+
+
+def _cifar10_binary(root: Path) -> tuple[Half, Half]:
+    """Records of one label byte and 3,072 pixel bytes, RGB planes, 10,000 a file."""
+
+    def read(name: str) -> NDArray[np.uint8]:
+        path = root / "cifar-10-batches-bin" / name
+        packed = path.with_name(f"{name}.xz")
+        content = path.read_bytes() if path.exists() else lzma.decompress(packed.read_bytes())
+        if hashlib.sha256(content).hexdigest() != CIFAR10_BINARY[name]:
+            raise RuntimeError(f"{path if path.exists() else packed} does not have the official checksum")
+        return np.frombuffer(content, dtype=np.uint8).reshape(10_000, 3_073)
+
+    def split(records: NDArray[np.uint8]) -> Half:
+        return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0].astype(np.int64)
+
+    *batches, test = (read(name) for name in CIFAR10_BINARY)
+    return split(np.concatenate(batches)), split(test)
