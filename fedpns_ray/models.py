@@ -1,0 +1,167 @@
+"""The models of Section V, and the flat vector through which every model is seen.
+
+Selection, aggregation and the network know a model as one vector of float32. `FlatModel` lays all parameters of a
+module, and all their gradients, into two such vectors: loading weights is one copy, an SGD step one addition.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fedpns_ray.config import MODELS
+from fedpns_ray.errors import InputError
+from fedpns_ray.strategies import import_path
+from fedpns_ray.streams import torch_seed
+
+
+class MLR(nn.Module):
+    """Multinomial logistic regression: one linear layer."""
+
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(int(np.prod(shape)), classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x.flatten(1))
+
+    def cohort_gradients(self, weights: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Gradients and losses of many nodes at once, in closed form: (softmax(Wx + b) - onehot(y)) x^T / B.
+
+        Row k of `weights` is node k's flat vector. Same bits for a node whatever other nodes stand beside it, and
+        several times faster than autograd under vmap (`make bench`).
+        """
+        (m, b), c = y.shape, self.linear.out_features
+        x = x.flatten(2)
+        w, bias = weights[:, :-c].view(m, c, -1), weights[:, -c:]
+        log_p = torch.baddbmm(bias.unsqueeze(1), x, w.transpose(1, 2)).log_softmax(-1)
+        own = y.unsqueeze(-1)
+        losses = log_p.gather(-1, own).sum(dim=(1, 2)).div_(-b)
+        error = log_p.exp_().scatter_add_(-1, own, log_p.new_tensor(-1.0).expand(m, b, 1)).div_(b)
+        gradients = torch.cat([torch.bmm(error.transpose(1, 2), x).view(m, -1), error.sum(1)], dim=1)
+        return gradients, losses
+
+
+class CNNM(nn.Module):
+    """CNN-M, for 28 x 28 grey images: 21,840 parameters. Dropout also on the hidden units, as in the released code."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 10, kernel_size=5)
+        self.conv2 = nn.Conv2d(10, 20, kernel_size=5)
+        self.dropout2d = nn.Dropout2d(0.5)
+        self.dropout = nn.Dropout(0.5)
+        self.hidden = nn.Linear(320, 50)
+        self.out = nn.Linear(50, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(F.max_pool2d(self.conv1(x), 2))
+        x = F.relu(F.max_pool2d(self.dropout2d(self.conv2(x)), 2))
+        x = self.dropout(F.relu(self.hidden(x.flatten(1))))
+        return self.out(x)
+
+
+class CNNC(nn.Module):
+    """CNN-C, for 32 x 32 colour images: 62,006 parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 6, kernel_size=5)
+        self.conv2 = nn.Conv2d(6, 16, kernel_size=5)
+        self.hidden1 = nn.Linear(400, 120)
+        self.hidden2 = nn.Linear(120, 84)
+        self.out = nn.Linear(84, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
+        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
+        return self.out(F.relu(self.hidden2(F.relu(self.hidden1(x.flatten(1))))))
+
+
+@runtime_checkable
+class CohortModel(Protocol):
+    """A module that knows the gradients of many nodes at once, exactly: the same bits at every cohort size."""
+
+    def cohort_gradients(self, weights: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]: ...
+
+
+class FlatModel:
+    """A module whose parameters, and gradients, are views of one flat vector each."""
+
+    def __init__(self, module: nn.Module, device: torch.device | str = "cpu") -> None:
+        self.module = module.to(device)
+        parameters = [p for p in self.module.parameters() if p.requires_grad]
+        self.weights = torch.cat([p.detach().reshape(-1) for p in parameters]).to(torch.float32)
+        self.gradient = torch.zeros_like(self.weights)
+        start = 0
+        for p in parameters:
+            end = start + p.numel()
+            p.data = self.weights[start:end].view_as(p)
+            p.grad = self.gradient[start:end].view_as(p)
+            start = end
+
+    def load(self, weights: Tensor) -> None:
+        self.weights.copy_(weights)
+
+    def loss(self, x: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(self.module(x), y)
+
+    def loss_and_gradient(self, x: Tensor, y: Tensor) -> Tensor:
+        """The loss of a batch; its gradient is then in `self.gradient`."""
+        self.gradient.zero_()
+        loss = self.loss(x, y)
+        loss.backward()
+        return loss.detach()
+
+    def pure_gradients(self) -> Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
+        """`cohort_gradients` for any module, by torch.func: fast on a GPU, but not the same bits at every size."""
+        named = [(name, p) for name, p in self.module.named_parameters() if p.requires_grad]
+
+        def loss(weights: Tensor, x: Tensor, y: Tensor) -> Tensor:
+            pieces = weights.split([p.numel() for _, p in named])
+            parameters = {name: piece.view(p.shape) for (name, p), piece in zip(named, pieces, strict=True)}
+            return F.cross_entropy(torch.func.functional_call(self.module, parameters, (x,)), y)
+
+        one = torch.func.grad_and_value(loss)
+        return torch.func.vmap(one, randomness="different")
+
+
+def build_model(name: str, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
+    """The module a name or import path stands for, with the initial weights of this seed.
+
+    A factory of your own may take `shape` and `classes`, or nothing.
+    """
+    factory: Any = import_path(MODELS.get(name, name), "model")
+    wanted = {"shape": shape, "classes": classes}
+    try:
+        taken = set(inspect.signature(factory).parameters)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(torch_seed(seed, "initial weights"))
+            module = factory(**{key: value for key, value in wanted.items() if key in taken})
+            _refuse_unfit(name, module, shape, classes)
+    except (TypeError, RuntimeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(f"model: {name} does not take inputs of shape {shape} ({reason})") from None
+    return module
+
+
+def _refuse_unfit(name: str, module: Any, shape: tuple[int, ...], classes: int) -> None:
+    if not isinstance(module, nn.Module):
+        raise InputError(f"model: {name} made a {type(module).__name__}; it must make a torch.nn.Module")
+    if any(isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats for m in module.modules()):
+        raise InputError(
+            f"model: {name} has batch normalisation, whose running statistics are no parameters; use nn.GroupNorm, "
+            "or track_running_stats=False"
+        )
+    with torch.no_grad():
+        made = tuple(module.eval()(torch.zeros(2, *shape)).shape)
+    if made != (2, classes):
+        raise InputError(f"model: {name} gives outputs of shape {made[1:]}; it must be ({classes},)")

@@ -1,0 +1,128 @@
+"""The round loop, to be read beside Algorithm 2."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpns_ray.config import Experiment
+from fedpns_ray.strategies.parts import Strategy, Updates, Vector
+from fedpns_ray.streams import stream
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Of one model on the whole test set."""
+
+    accuracy: float
+    loss: float
+
+
+class Executor(Protocol):
+    """The only thing that knows where nodes live."""
+
+    test_size: int
+
+    def train(self, weights: Vector, round: int, node_ids: Sequence[int]) -> Updates:
+        """Local training on these nodes; rows in the order of node ids."""
+        ...
+
+    def evaluate(self, weights: Vector) -> Callable[[], Metrics]:
+        """Start the test of a model; the result may come with the next training, which needs the same weights."""
+        ...
+
+    def local_losses(self, weights: Vector, node_ids: Sequence[int]) -> NDArray[np.float64]:
+        """The model's loss on each node's own data."""
+        ...
+
+    def check_loss(self, weights: Vector, samples: NDArray[np.int64]) -> float:
+        """The model's mean loss on these samples of the test set."""
+        ...
+
+
+@dataclass
+class Progress:
+    """Where a run stands: with the strategy's own state, all that a checkpoint needs."""
+
+    weights: Vector
+    round: int = 0
+    """Rounds done."""
+
+
+def rounds(experiment: Experiment, strategy: Strategy, executor: Executor, progress: Progress) -> Iterator[Record]:
+    """Algorithm 2, from where `progress` stands; yields the record of every round.
+
+    A round's model is tested while the next round is trained: both need the same weights. So a record comes out when
+    the next training is in, and at that moment `progress` and the strategy stand at exactly the yielded round.
+    """
+    e, selection = experiment, strategy.selection
+    untested: Untested | None = None
+    for t in range(progress.round + 1, e.rounds + 1):
+        started = time.perf_counter()
+        weights = progress.weights
+
+        drawn = selection.draw(stream(e.seed, "draw", t), partial(executor.local_losses, weights))
+        updates = executor.train(weights, t, drawn)
+        if untested:
+            yield untested.tested()
+
+        sent = selection.sift(stream(e.seed, "sift", t), updates)
+        outcome = strategy.aggregation.combine(weights, sent, _check_loss(e, executor, t))
+        selection.learn(updates, outcome)
+
+        progress.weights, progress.round = outcome.weights, t
+        record: Record = {
+            "round": t,
+            "test_accuracy": None,
+            "test_loss": None,
+            "train_loss": float(updates.losses.mean()),
+            "lr": updates.lr,
+            "drawn": list(updates.node_ids),
+            "labelled": list(outcome.labelled),
+            "excluded": list(outcome.excluded),
+            "aggregated": list(outcome.aggregated),
+            **outcome.notes,
+            **selection.notes(),
+            "seconds": time.perf_counter() - started,
+        }
+        due = t % e.evaluate_every == 0 or t == e.rounds
+        untested = Untested(record, executor.evaluate(outcome.weights) if due else None)
+    if untested:
+        yield untested.tested()
+
+
+@dataclass
+class Untested:
+    """The record of a round whose model is still being tested."""
+
+    record: Record
+    metrics: Callable[[], Metrics] | None
+
+    def tested(self) -> Record:
+        started = time.perf_counter()
+        if self.metrics:
+            measured = self.metrics()
+            self.record |= {"test_accuracy": measured.accuracy, "test_loss": measured.loss}
+        self.record["seconds"] += time.perf_counter() - started
+        return self.record
+
+
+def _check_loss(experiment: Experiment, executor: Executor, t: int) -> Callable[..., float]:
+    """Check Loss's samples are drawn once a round: the same for every model of the round."""
+
+    def check_loss(weights: Vector, *, samples: int, first: bool) -> float:
+        size = min(samples, executor.test_size)
+        if first:
+            return executor.check_loss(weights, np.arange(size))
+        rng = stream(experiment.seed, "check samples", t)
+        return executor.check_loss(weights, rng.choice(executor.test_size, size=size, replace=False))
+
+    return check_loss

@@ -1,0 +1,217 @@
+"""Local training and testing: one worker, one resident model, any number of nodes.
+
+A worker's answers are pure functions of (weights, round, node): it keeps nothing from one call to the next. That is
+what lets nodes move between processes and machines, and a round be repeated after a fault, without a changed bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedpns_ray.config import Experiment
+from fedpns_ray.data import Population
+from fedpns_ray.models import CohortModel, FlatModel, build_model
+from fedpns_ray.strategies.parts import Updates, Vector
+from fedpns_ray.streams import stream, torch_seed
+
+TEST_CHUNK = 500
+"""Test samples evaluated together. Fixed, so that sums do not depend on how chunks are spread over workers."""
+
+COHORT = 64
+"""Nodes trained together at most: bounds the memory of the vectorised path."""
+
+
+class Worker:
+    """Trains nodes and tests models on one device, with one thread."""
+
+    def __init__(self, experiment: Experiment, population: Population, device: str = "cpu") -> None:
+        self._e, self._population, self._device = experiment, population, torch.device(device)
+        samples = population.samples
+        self.model = FlatModel(
+            build_model(experiment.model, samples.shape, samples.classes, experiment.seed), self._device
+        )
+        self.initial_weights: Vector = np.array(self.model.weights.cpu().numpy())
+        """w before round 1."""
+        self._objective = experiment.build_strategy().objective
+        self._gradients: Callable[..., Any] | None = None
+        if experiment.vectorize != "off" and isinstance(self.model.module, CohortModel):
+            self._gradients = self.model.module.cohort_gradients
+        elif experiment.vectorize == "on":
+            self._gradients = self.model.pure_gradients()
+
+    # --- training -----------------------------------------------------------------------------------------------
+
+    def train(self, weights: Vector, round: int, node_ids: Sequence[int]) -> Updates:
+        """tau steps of mini-batch SGD (4) on every node, each from the same weights."""
+        ids = tuple(sorted(node_ids))
+        start = self._tensor(weights)
+        deltas = np.empty((len(ids), len(weights)), dtype=np.float32)
+        losses = np.empty(len(ids))
+        with torch.random.fork_rng(devices=[self._device] if self._device.type == "cuda" else []):
+            for positions in self._groups(ids):
+                cohort = [ids[k] for k in positions]
+                trained, loss = (self._train_node if self._gradients is None else self._train_cohort)(
+                    start, round, cohort
+                )
+                deltas[positions] = (trained - start).cpu().numpy()
+                losses[positions] = loss
+        sizes = self._population.sizes[list(ids)]
+        steps = self._e.epochs * -(-sizes // self._e.batch_size)
+        return Updates(ids, deltas, losses, sizes, steps, self._e.lr_at(round))
+
+    def _groups(self, ids: Sequence[int]) -> Iterator[list[int]]:
+        """Positions of nodes to train together: one by one, or cohorts of nodes of equal size."""
+        if self._gradients is None:
+            yield from ([k] for k in range(len(ids)))
+            return
+        by_size: dict[int, list[int]] = {}
+        for k, node in enumerate(ids):
+            by_size.setdefault(int(self._population.sizes[node]), []).append(k)
+        for group in by_size.values():
+            yield from (group[k : k + COHORT] for k in range(0, len(group), COHORT))
+
+    def _orders(self, round: int, node: int) -> NDArray[np.int64]:
+        """One row an epoch: the node's own samples, reshuffled."""
+        rng, size = stream(self._e.seed, "shuffle", round, node), int(self._population.sizes[node])
+        return np.stack([rng.permutation(size) for _ in range(self._e.epochs)])
+
+    def _train_node(self, start: Tensor, round: int, cohort: list[int]) -> tuple[Tensor, Any]:
+        (node,) = cohort
+        model, lr = self.model, self._e.lr_at(round)
+        x, y = self._samples(node)
+        torch.manual_seed(torch_seed(self._e.seed, "dropout", round, node))
+        model.load(start)
+        model.module.train()
+        total, steps = torch.zeros((), dtype=torch.float64, device=self._device), 0
+        for order in self._orders(round, node):
+            for batch in torch.from_numpy(order).to(self._device).split(self._e.batch_size):
+                total += model.loss_and_gradient(_channels_last(x[batch]), y[batch])
+                self._objective.correct(model.gradient, model.weights, start)
+                model.weights.add_(model.gradient, alpha=-lr)
+                steps += 1
+        return model.weights, float(total) / steps
+
+    def _train_cohort(self, start: Tensor, round: int, cohort: list[int]) -> tuple[Tensor, Any]:
+        """As `_train_node`, step by step for all nodes of the cohort at once; they hold equally many samples."""
+        assert self._gradients is not None
+        lr = self._e.lr_at(round)
+        own = [self._samples(node) for node in cohort]
+        x, y = torch.stack([x for x, _ in own]), torch.stack([y for _, y in own])
+        torch.manual_seed(torch_seed(self._e.seed, "dropout", round, cohort[0]))
+        weights = start.repeat(len(cohort), 1)
+        self.model.module.train()
+        total, steps = torch.zeros(len(cohort), dtype=torch.float64, device=self._device), 0
+        with torch.no_grad():
+            for orders in np.stack([self._orders(round, node) for node in cohort], axis=1):
+                at = torch.from_numpy(orders).to(self._device)
+                for x_batch, y_batch in _batches(x, y, at, self._e.batch_size):
+                    gradients, losses = self._gradients(weights, x_batch, y_batch)
+                    total += losses
+                    self._objective.correct(gradients, weights, start)
+                    weights.add_(gradients, alpha=-lr)
+                    steps += 1
+        return weights, (total / steps).cpu().numpy()
+
+    # --- testing ------------------------------------------------------------------------------------------------
+
+    @property
+    def test_chunks(self) -> int:
+        return -(-len(self._population.samples.test_y) // TEST_CHUNK)
+
+    def test(self, weights: Vector, chunks: Sequence[int]) -> NDArray[np.float64]:
+        """One row a chunk of the test set: samples classified correctly, sum of their losses."""
+        s = self._population.samples
+        self._load_for_testing(weights)
+        rows = []
+        for chunk in chunks:
+            at = slice(chunk * TEST_CHUNK, (chunk + 1) * TEST_CHUNK)
+            rows.append(self._correct_and_loss(s.test_x[at], s.test_y[at]))
+        return np.array(rows, dtype=np.float64).reshape(-1, 2)
+
+    def check_loss(self, weights: Vector, samples: NDArray[np.int64]) -> float:
+        """The mean loss on some test samples (Check Loss)."""
+        s = self._population.samples
+        self._load_for_testing(weights)
+        return self._correct_and_loss(s.test_x[samples], s.test_y[samples])[1] / len(samples)
+
+    def local_losses(self, weights: Vector, node_ids: Sequence[int]) -> NDArray[np.float64]:
+        """F_i(w) of nodes on their own data."""
+        s = self._population.samples
+        self._load_for_testing(weights)
+        held = (self._population.held_by(node) for node in node_ids)
+        return np.array([self._correct_and_loss(s.train_x[own], s.train_y[own])[1] / len(own) for own in held])
+
+    def _load_for_testing(self, weights: Vector) -> None:
+        self.model.load(self._tensor(weights))
+        self.model.module.eval()
+
+    @torch.no_grad()
+    def _correct_and_loss(self, x: NDArray[Any], y: NDArray[np.int64]) -> tuple[float, float]:
+        labels = torch.from_numpy(y).to(self._device)
+        outputs = self.model.module(_channels_last(self._features(x)))
+        loss = F.cross_entropy(outputs.double(), labels, reduction="sum")
+        return float((outputs.argmax(1) == labels).sum()), float(loss)
+
+    # --- tensors ------------------------------------------------------------------------------------------------
+
+    def _tensor(self, weights: Vector) -> Tensor:
+        return torch.tensor(weights, device=self._device)
+
+    def _features(self, x: NDArray[Any]) -> Tensor:
+        """Normalised where they are used: images stay uint8 until here."""
+        tensor = torch.tensor(x, device=self._device)
+        if tensor.dtype == torch.uint8:
+            s = self._population.samples
+            return tensor.to(torch.float32).mul_(1 / (255 * s.deviation)).sub_(s.mean / s.deviation)
+        return tensor
+
+    def _samples(self, node: int) -> tuple[Tensor, Tensor]:
+        own, s = self._population.held_by(node), self._population.samples
+        return self._features(s.train_x[own]), torch.from_numpy(s.train_y[own]).to(self._device)
+
+
+def _batches(x: Tensor, y: Tensor, at: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """An epoch of a cohort, batch by batch; whole batches are gathered in one go."""
+    m, d = y.shape
+    rows = at + d * torch.arange(m, device=at.device).unsqueeze(1)
+    whole = d - d % size
+
+    def gather(steps: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        x_steps = x.flatten(0, 1).index_select(0, steps.flatten()).view(*steps.shape, *x.shape[2:])
+        y_steps = y.flatten().index_select(0, steps.flatten()).view_as(steps)
+        return zip(x_steps.unbind(), y_steps.unbind(), strict=True)
+
+    if whole:
+        yield from gather(rows[:, :whole].unflatten(1, (-1, size)).transpose(0, 1))
+    if whole < d:
+        yield from gather(rows[:, whole:].unsqueeze(0))
+
+
+def _channels_last(x: Tensor) -> Tensor:
+    """The memory layout in which a CPU convolves and pools twice as fast; the values stay the same.
+
+    The strides are spelled out because torch takes grey images for contiguous already, and keeps the slow layout.
+    """
+    if x.ndim != 4:
+        return x
+    _, c, h, w = x.shape
+    return x.contiguous(memory_format=torch.channels_last).as_strided(x.shape, (c * h * w, 1, c * w, c))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One torch thread, as in every worker process: no contention, and sums in one order."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
