@@ -1,0 +1,43 @@
+"""What a run gives back, and how a run's folder is read again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fedpns_ray.config import Experiment
+from fedpns_ray.errors import InputError
+from fedpns_ray.recording import RunFolder
+from fedpns_ray.rounds import Record
+from fedpns_ray.strategies.parts import Vector
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run."""
+
+    experiment: Experiment
+    records: list[Record]
+    summary: dict[str, Any]
+    weights: Vector
+    out: Path | None = None
+
+    @cached_property
+    def rounds(self) -> pd.DataFrame:
+        """One row a round."""
+        return pd.DataFrame(self.records).set_index("round", drop=False)
+
+
+def load(out: Path | str) -> Result:
+    """The finished run in a folder."""
+    folder = RunFolder(Path(out))
+    experiment, summary = folder.experiment, folder.summary()
+    if experiment is None:
+        raise InputError(f"{folder.path}: holds no experiment (no config.yaml)")
+    if summary is None:
+        raise InputError(f"{folder.path}: is not finished; the command that began it goes on")
+    return Result(experiment, folder.records(), summary, folder.weights(), folder.path)

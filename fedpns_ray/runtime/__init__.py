@@ -1,0 +1,1 @@
+"""Where it runs: processes, devices, machines, checkpoints. No science in here."""
