@@ -1,0 +1,385 @@
+"""The command line: parses, prints, exits. No logic."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn, get_args
+
+from rich.console import Console
+from rich.table import Table
+
+from fedpns_ray.config import DATASETS, Experiment, drop_idle, read_yaml
+from fedpns_ray.errors import InputError
+from fedpns_ray.strategies import PARTS, PRESETS, describe_default, find_part, known_parameters
+
+Command = Callable[[argparse.Namespace], int]
+
+console = Console(highlight=False)
+messages = Console(stderr=True, highlight=False)
+
+SECTIONS = {
+    "strategy": ("strategy", "selection", "objective", "aggregation"),
+    "data": (
+        "dataset", "partition", "nodes", "sigma", "rho", "varrho", "labeller", "test_nodes", "concentration",
+        "shards_per_node", "samples_per_node", "size_spread",
+    ),
+    "model and training": (
+        "model", "vectorize", "fraction", "rounds", "epochs", "batch_size", "lr", "lr_decay", "lr_floor",
+        "evaluate_every", "seed",
+    ),
+}  # fmt: skip
+
+RUN_EXAMPLES = """examples:
+  fedpns run                                                     FedPNS on the paper's synthetic data, no download
+  fedpns run --strategy fedpns --dataset mnist --sigma 0.2 --rho 1 --out runs/first
+  fedpns run --strategy fedavg --selection half --dataset mnist --sigma 0.5 --rounds 50
+  fedpns run my.yaml --seed 2 --json                             settings from a file, one changed, summary to stdout
+"""
+COMPARE_EXAMPLES = """examples:
+  fedpns compare --strategies fedpns,fedavg --rounds 100
+  fedpns compare --strategies fedpns,fedavg,bn2 --dataset mnist --sigma 0.2 --seeds 1-5 --out runs/fig3
+"""
+DATA_EXAMPLES = """examples:
+  fedpns data fetch mnist cifar10        download into FEDPNS_DATA, verified
+  fedpns data verify                     check everything that is there against the official checksums
+  fedpns data show --dataset mnist --sigma 0.2 --rho 2 --out population.png
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """Errors in one line; flags in full."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options | {"allow_abbrev": False})
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message} (see {self.prog} --help)")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    try:
+        options = build_parser().parse_args(arguments)
+        code: int = options.command(options)
+        return code
+    except InputError as error:
+        print(f"fedpns: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        return 141
+
+
+def build_parser() -> Parser:
+    parser = Parser(prog="fedpns", description="Federated node selection: which nodes should train?")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    def command(name: str, function: Command | None, what: str, examples: str = "") -> argparse.ArgumentParser:
+        sub = commands.add_parser(
+            name, help=what, description=what, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        sub.set_defaults(command=function)
+        return sub
+
+    run = command("run", run_command, "Run one experiment, or go on with one.", RUN_EXAMPLES)
+    _add_settings(run)
+    run.add_argument("--out", type=Path, metavar="DIR", help="folder of the run (default: runs/NAME, by its settings)")
+    run.add_argument("--json", action="store_true", help="print the summary as JSON, and nothing else")
+
+    compare = command("compare", compare_command, "Run several strategies and seeds side by side.", COMPARE_EXAMPLES)
+    _add_settings(compare, without=("strategy", "seed"))
+    compare.add_argument("--strategies", default="fedpns,fedavg", help="names, separated by commas (%(default)s)")
+    compare.add_argument("--seeds", default="1", help="such as 1-5 or 1,3,7 (%(default)s)")
+    compare.add_argument("--out", type=Path, metavar="DIR", help="folder of all runs (default: runs/compare-NAME)")
+    compare.add_argument("--json", action="store_true", help="print the table as JSON, and nothing else")
+
+    data = command("data", None, "Data sets and populations: fetch, verify, show.", DATA_EXAMPLES)
+    actions = data.add_subparsers(required=True, metavar="ACTION")
+    for name, function, what in (
+        ("fetch", data_fetch_command, "download and verify data sets"),
+        ("verify", data_verify_command, "check data sets that are there"),
+    ):
+        action = actions.add_parser(name, help=what, description=what)
+        action.add_argument(
+            "names", nargs="*", metavar="DATASET", help=", ".join(n for n in DATASETS if n != "synthetic")
+        )
+        action.set_defaults(command=function)
+    show = actions.add_parser("show", help="draw a population: who holds which labels")
+    _add_settings(show)
+    show.add_argument("--out", type=Path, metavar="FILE", help="also as a picture (.png, .pdf or .svg)")
+    show.set_defaults(command=data_show_command)
+
+    command("strategies", strategies_command, "List strategies and parts, with parameters and defaults.")
+    command("doctor", doctor_command, "What this machine has, what is missing, and what to do.")
+    return parser
+
+
+def _add_settings(parser: argparse.ArgumentParser, without: Sequence[str] = ()) -> None:
+    """A flag for every field of Experiment and every parameter of every part."""
+    parser.add_argument("config", nargs="?", type=Path, help="a YAML file with settings; flags win over it")
+    for section, names in SECTIONS.items():
+        group = parser.add_argument_group(section)
+        for name in names:
+            if name not in without:
+                group.add_argument(_flag(name), dest=f"set.{name}", metavar=_metavar(name), help=_help(name))
+    group = parser.add_argument_group("parameters of the strategy")
+    for name, parts in known_parameters().items():
+        what = (parts[0].model_fields[name].description or "").replace("%", "%%")
+        default = describe_default(parts[0], name)
+        takers = " or ".join(part.name for part in parts)
+        group.add_argument(_flag(name), dest=f"set.{name}", metavar="X", help=f"{takers}: {what} Default: {default}.")
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _metavar(name: str) -> str:
+    choices = get_args(Experiment.model_fields[name].annotation)
+    return "{" + ",".join(choices) + "}" if choices and isinstance(choices[0], str) else "X"
+
+
+def _help(name: str) -> str:
+    field = Experiment.model_fields[name]
+    what = (field.description or "").replace("%", "%%")
+    by_dataset = {dataset: own[name] for dataset, own in DATASETS.items() if name in own}
+    default = f" Default: {field.default}." if field.default not in ("", None) else ""
+    others = "".join(f" For {dataset}: {value}." for dataset, value in by_dataset.items() if value != field.default)
+    return f"{what}{default}{others}"
+
+
+def _settings(options: argparse.Namespace) -> dict[str, Any]:
+    settings = read_yaml(options.config) if options.config else {}
+    flags = {key.removeprefix("set."): value for key, value in vars(options).items() if key.startswith("set.")}
+    return settings | {key: value for key, value in flags.items() if value is not None}
+
+
+def parse_seeds(text: str) -> list[int]:
+    """`1-3,7` → [1, 2, 3, 7]."""
+    seeds: list[int] = []
+    for piece in text.split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", piece.strip())
+        if not match or (match[2] and int(match[2]) < int(match[1])):
+            raise InputError(f"seeds: {text!r} is not allowed; it must be like 1-5 or 1,3,7")
+        seeds += range(int(match[1]), int(match[2] or match[1]) + 1)
+    return list(dict.fromkeys(seeds))
+
+
+@contextmanager
+def _stop_on_signal() -> Iterator[Any]:
+    """The first Ctrl-C or SIGTERM asks for a stop after the round; the second one stops at once."""
+    asked: list[int] = []
+
+    def handler(number: int, frame: Any) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+        messages.print("[dim]stopping after this round …[/dim]")
+
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
+def _run_all(experiments: dict[Path, Experiment], quiet: bool) -> list[Any] | None:
+    """Run one experiment after another with a progress bar; None if stopped by a signal."""
+    from fedpns_ray.api import Interrupted, run
+    from fedpns_ray.progress import Bars
+
+    results = []
+    with _stop_on_signal() as stop, Bars(messages, len(experiments), quiet) as bars:
+        for out, experiment in experiments.items():
+            bars.begin(experiment)
+            try:
+                results.append(run(experiment, out, bars.advance, stop))
+            except (Interrupted, KeyboardInterrupt):
+                bars.close()
+                messages.print(f"stopped; the same command goes on where {out} stands")
+                return None
+            bars.end()
+    return results
+
+
+def run_command(options: argparse.Namespace) -> int:
+    experiment = Experiment(**_settings(options))
+    out = options.out or Path("runs") / _name(experiment)
+    results = _run_all({out: experiment}, quiet=options.json)
+    if results is None:
+        return 130
+    (result,) = results
+    if options.json:
+        print(json.dumps(result.summary | {"out": str(out)}))
+        return 0
+    s = result.summary
+    reached = [f"{float(k):.0%} in {r} rounds" for k, r in s["rounds_to"].items() if r]
+    console.print(
+        f"{experiment.label}: final accuracy [bold]{s['final_accuracy']:.2%}[/bold], loss {s['last_loss']:.4f}"
+    )
+    console.print(f"reached {', '.join(reached[-3:]) or 'no target accuracy'}")
+    console.print(f"weights {s['weights_sha256'][:16]}…, written to {out}", soft_wrap=True)
+    return 0
+
+
+def _name(experiment: Experiment) -> str:
+    """A folder name that two experiments share only if they are the same one (but for its length)."""
+    import hashlib
+
+    digest = hashlib.sha256(experiment.but(rounds=1).to_yaml().encode()).hexdigest()[:8]
+    label = re.sub(r"[^\w+-]", "-", experiment.label)
+    return f"{experiment.dataset}-{label}-seed{experiment.seed}-{digest}"
+
+
+def compare_command(options: argparse.Namespace) -> int:
+    settings, seeds = _settings(options), parse_seeds(options.seeds)
+    strategies = [name.strip() for name in options.strategies.split(",") if name.strip()]
+    _refuse_useless(settings, strategies)
+    experiments = [
+        Experiment(**drop_idle(settings | {"strategy": strategy, "seed": seed}))
+        for seed in seeds
+        for strategy in strategies
+    ]
+    out = options.out or Path("runs") / f"compare-{_name(experiments[0])}"
+    runs = {out / f"{re.sub(r'[^A-Za-z0-9+_-]', '-', e.label)}-seed{e.seed}": e for e in experiments}
+    results = _run_all(runs, quiet=options.json)
+    if results is None:
+        return 130
+    from fedpns_ray.report.comparison import plot, table
+
+    rows = table(sorted(results, key=lambda result: strategies.index(result.experiment.strategy)))
+    picture = out / "comparison.png"
+    plot(results, picture)
+    if options.json:
+        print(rows.to_json(orient="records"))
+        return 0
+    _print_comparison(rows)
+    console.print(f"plot and runs written to {out}", soft_wrap=True)
+    return 0
+
+
+def _refuse_useless(settings: dict[str, Any], strategies: list[str]) -> None:
+    """A setting that none of the strategies uses is a mistake; one that some use is not."""
+    if not strategies:
+        raise InputError("strategies: none is named; such as fedpns,fedavg")
+    used = set().union(*(drop_idle(settings | {"strategy": strategy}) for strategy in strategies))
+    for key in settings:
+        if key not in used:
+            Experiment(**settings | {"strategy": strategies[0]})  # says why
+
+
+def _print_comparison(rows: Any) -> None:
+    target = rows["target"].iloc[0]
+    rounds_to = f"rounds to {float(target):.0%}" if target else "rounds to 50%"
+    grid = Table(title="mean over seeds; final: mean of the last 5 rounds", title_justify="left")
+    for column in ("strategy", "seeds", "final accuracy", "best", "last loss", rounds_to, "seconds"):
+        grid.add_column(column, justify="left" if column == "strategy" else "right", no_wrap=column == "final accuracy")
+    for row in rows.itertuples():
+        spread = f" ± {100 * row.interval:.2f}" if row.interval == row.interval else ""
+        grid.add_row(
+            row.strategy,
+            str(row.seeds),
+            f"{100 * row.final_accuracy:.2f}{spread} %",
+            f"{row.best_accuracy:.2%}",
+            f"{row.last_loss:.4f}",
+            f"{row.rounds_to_target:.0f}" if target else "-",
+            f"{row.seconds:.1f}",
+        )
+    console.print(grid)
+
+
+def data_fetch_command(options: argparse.Namespace) -> int:
+    from fedpns_ray.data.sources import IMAGES, fetch
+
+    for name in _datasets(options.names or list(IMAGES)):
+        console.print(f"{name}: {fetch(name)}", soft_wrap=True)
+    return 0
+
+
+def data_verify_command(options: argparse.Namespace) -> int:
+    from fedpns_ray.data.sources import IMAGES, data_root, verify
+
+    names = options.names or [name for name in IMAGES if (data_root() / f"{name}.npz").exists()]
+    if not names:
+        raise InputError(f"dataset: none in {data_root()}; `fedpns data fetch` brings them")
+    for name in _datasets(names):
+        verify(name)
+        console.print(f"{name}: as published")
+    return 0
+
+
+def _datasets(names: Sequence[str]) -> Sequence[str]:
+    known = [name for name in DATASETS if name != "synthetic"]
+    for name in names:
+        if name not in known:
+            raise InputError(f"dataset: {name!r} is unknown here; there are {', '.join(known)}")
+    return names
+
+
+def data_show_command(options: argparse.Namespace) -> int:
+    from fedpns_ray.data import build_population
+    from fedpns_ray.report.population import draw, picture_formats
+
+    if options.out and options.out.suffix not in picture_formats():
+        raise InputError(f"out: {options.out} is not allowed; it must end in {', '.join(picture_formats())}")
+    experiment = Experiment(**_settings(options))
+    population = build_population(experiment)
+    grid = Table(title=f"{experiment.dataset}: samples of each label on each node", title_justify="left")
+    for column in ("node", "iid", *map(str, range(population.samples.classes)), "D_i", "q_dif"):
+        grid.add_column(column, justify="right", no_wrap=True)
+    shown = 60
+    for node in range(min(population.count, shown)):
+        kind = "yes" if population.iid[node] else ""
+        counts = (str(count) if count else "·" for count in population.histogram[node])
+        grid.add_row(str(node), kind, *counts, str(population.sizes[node]), f"{population.q_dif[node]:.2f}")
+    console.print(grid)
+    if population.count > shown:
+        console.print(f"… and {population.count - shown} more nodes")
+    for key, value in population.summary().items():
+        console.print(f"{key}: {value}", soft_wrap=True)
+    if options.out:
+        draw(population, experiment, options.out)
+        console.print(f"written to {options.out}", soft_wrap=True)
+    return 0
+
+
+def strategies_command(options: argparse.Namespace) -> int:
+    grid = Table(title="strategies (--strategy)", title_justify="left")
+    for column in ("name", "what it does", "its parts"):
+        grid.add_column(column, no_wrap=column != "what it does")
+    for name, preset in PRESETS.items():
+        grid.add_row(name, preset.what, f"{preset.selection}, {preset.objective}, {preset.aggregation}")
+    console.print(grid)
+    for kind, parts in PARTS.items():
+        grid = Table(title=f"{kind} (--{kind})", title_justify="left")
+        for column in ("name", "what it does", "parameters and defaults"):
+            grid.add_column(column, no_wrap=column == "name")
+        for name in parts:
+            part = find_part(kind, name)
+            parameters = "\n".join(f"{key} = {describe_default(part, key)}" for key in part.model_fields)
+            grid.add_row(name, (part.__doc__ or "").strip().splitlines()[0], parameters)
+        console.print(grid)
+    return 0
+
+
+def doctor_command(options: argparse.Namespace) -> int:
+    from fedpns_ray.runtime.doctor import examine
+
+    grid = Table(title="doctor", title_justify="left")
+    for column in ("", "what", "found", "what to do"):
+        grid.add_column(column)
+    findings = examine()
+    for finding in findings:
+        grid.add_row({True: "[green]ok[/]", False: "[red]no[/]", None: "-"}[finding.ok], *finding[1:])
+    console.print(grid)
+    return 1 if any(finding.ok is False for finding in findings) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

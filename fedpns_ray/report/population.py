@@ -1,0 +1,41 @@
+"""The data, seen: which labels every node holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from fedpns_ray.config import Experiment
+from fedpns_ray.data import Population
+
+
+def picture_formats() -> tuple[str, ...]:
+    return (".png", ".pdf", ".svg")
+
+
+def draw(population: Population, experiment: Experiment, path: Path) -> None:
+    """Above: samples of every label on every node. Below: q_dif (Theorem 1)."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    width = float(np.clip(population.count * 0.16, 6, 24))
+    figure, (top, bottom) = plt.subplots(
+        2, 1, figsize=(width, 5), sharex=True, height_ratios=[3, 1], layout="constrained"
+    )
+    image = top.imshow(population.histogram.T, aspect="auto", cmap="viridis", interpolation="nearest")
+    top.set(ylabel="label", yticks=range(population.samples.classes))
+    figure.colorbar(image, ax=top, label="samples", pad=0.01)
+    colours = np.where(population.iid, "#0072B2", "#D55E00")
+    bottom.bar(np.arange(population.count), population.q_dif, color=colours, width=0.85)
+    bottom.set(xlabel="node (blue: i.i.d.)", ylabel="q_dif", ylim=(0, 2))
+    bottom.spines[["top", "right"]].set_visible(False)
+    shown = ("partition", "sigma", "rho", "varrho", "concentration", "shards_per_node", "seed")
+    settings = experiment.settings()
+    text = ", ".join(f"{key} {settings[key]}" for key in shown if key in settings)
+    figure.suptitle(f"{experiment.dataset}, {population.count} nodes: {text}", fontsize=11)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)

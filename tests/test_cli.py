@@ -1,0 +1,149 @@
+"""The command line, as a person or a script meets it."""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from fedpns_ray.cli import main, parse_seeds
+
+SMALL = ["--nodes", "20", "--samples-per-node", "50", "--epochs", "1"]
+FEDPNS = [sys.executable, "-m", "fedpns_ray.cli"]
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("run --sigma 1.5", "sigma: '1.5' is not allowed; it must be less than or equal to 1"),
+        ("run --dataset mnist --rho 0", "rho: '0' is not allowed; it must be greater than or equal to 1"),
+        ("run --dataset mnist --rho 11", "rho: '11' is not allowed; it must be less than or equal to 10"),
+        ("run --beta 2", "beta: '2' is not allowed; it must be less than or equal to 1"),
+        ("run --alpha -1", "alpha: '-1' is not allowed; it must be greater than 0"),
+        ("run --fraction 0.001", "fraction: 0.001 draws 0 of 50 nodes"),
+        ("run --strategy nothing", "strategy: nothing is unknown; there are fedavg"),
+        ("run --dataset nothing", "dataset: 'nothing' is not allowed; it must be 'synthetic', 'mnist'"),
+        ("run --dataset mnist --samples-per-node 7000", "samples_per_node: 7000 is not allowed; rho is 1 and label"),
+        ("run --sigm 0.2", "unrecognized arguments: --sigm"),
+        ("run nothing.yaml", "nothing.yaml: cannot be read"),
+        ("run --model vgg", "model: 'vgg' is unknown; there are mlr, cnn-m, cnn-c"),
+        ("run --model cnn-m", "model: cnn-m does not take inputs of shape (60,)"),
+        ("compare --strategies fedavg --alpha 3", "alpha: '3' is not allowed; alpha is a parameter of pns"),
+        ("compare --strategies ,", "strategies: none is named"),
+        ("compare --seeds 5-1", "seeds: '5-1' is not allowed; it must be like 1-5 or 1,3,7"),
+        ("data fetch nothing", "dataset: 'nothing' is unknown here; there are mnist"),
+        ("data show --out picture.txt", "out: picture.txt is not allowed; it must end in .png, .pdf, .svg"),
+        ("nothing", "argument COMMAND: invalid choice: 'nothing'"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2_and_nothing_written(arguments, message, capsys, tmp_path, mnist):
+    assert main(arguments.split()) == 2
+    printed = capsys.readouterr()
+    assert printed.err.startswith(f"fedpns: {message}"), printed.err
+    assert printed.err.count("\n") == 1 and printed.out == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_run_prints_a_result_and_goes_on_when_asked_again(capsys, tmp_path):
+    assert main(["run", *SMALL, "--rounds", "3", "--out", "r"]) == 0
+    first = capsys.readouterr()
+    assert "fedpns: final accuracy" in first.out and first.err == ""  # quiet when piped
+    assert main(["run", *SMALL, "--rounds", "3", "--out", "r"]) == 0
+    assert capsys.readouterr().out == first.out
+    assert main(["run", *SMALL, "--rounds", "3", "--out", "r", "--seed", "2"]) == 2
+    assert "holds a different experiment (seed is 1 there, 2 here)" in capsys.readouterr().err
+
+
+def test_json_is_the_summary_and_nothing_else(capsys, tmp_path):
+    (tmp_path / "e.yaml").write_text("strategy: fedavg\nnodes: 20\nsamples_per_node: 50\nepochs: 1\nrounds: 9\n")
+    assert main(["run", "e.yaml", "--rounds", "2", "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["rounds"] == 2 and summary["strategy"] == "fedavg" and len(summary["weights_sha256"]) == 64
+    assert (tmp_path / summary["out"] / "summary.json").exists() and summary["out"].startswith("runs/synthetic-fedavg-")
+
+
+def test_compare_writes_runs_plot_and_table(capsys, tmp_path):
+    flags = ["--strategies", "fedpns,fedavg", "--alpha", "3", "--seeds", "1-2", "--rounds", "3", "--out", "c"]
+    assert main(["compare", *SMALL, *flags]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"fedpns +│ +2 │ +\d+\.\d\d ± \d+\.\d\d %", out) and "fedavg" in out
+    assert sorted(p.name for p in (tmp_path / "c").iterdir()) == [
+        "comparison.png", "fedavg-seed1", "fedavg-seed2", "fedpns-seed1", "fedpns-seed2"
+    ]  # fmt: skip
+    assert (tmp_path / "c" / "comparison.png").read_bytes().startswith(b"\x89PNG")
+    assert "alpha: 3.0" in (tmp_path / "c" / "fedpns-seed1" / "config.yaml").read_text()
+    assert main(["compare", *SMALL, *flags, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["strategy"] for row in rows] == ["fedpns", "fedavg"] and rows[0]["seeds"] == 2
+
+
+def test_data_show_draws_a_population(capsys, tmp_path):
+    assert main(["data", "show", "--nodes", "5", "--sigma", "0.4", "--out", "p.png"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"1 │ yes │", out) and re.search(r"2 │ +│", out) and "sha256" in out and "q_dif" in out
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_data_verify(capsys, mnist_files):
+    assert main(["data", "verify", "mnist"]) == 0
+    assert "mnist: as published" in capsys.readouterr().out
+
+
+def test_strategies_and_doctor(capsys):
+    assert main(["strategies"]) == 0
+    listed = capsys.readouterr().out
+    for word in ("fedavg", "optimal-aggregation", "fedpns", "bn2", "alpha = 2.0", "beta = 0.7", "candidates = 20"):
+        assert word in listed
+    assert main(["doctor"]) == 0
+    found = capsys.readouterr().out
+    assert "2.60.0" in found and "cores" in found and "data folder" in found
+
+
+def test_help_has_examples_and_every_setting():
+    done = subprocess.run([*FEDPNS, "run", "--help"], capture_output=True, text=True, check=True)
+    for word in ("examples:", "--sigma", "--alpha", "--size-spread", "--check-samples", "Default: 0.7"):
+        assert word in done.stdout
+
+
+def test_seeds():
+    assert parse_seeds("1-3,7") == [1, 2, 3, 7] and parse_seeds("4") == [4]
+
+
+def test_a_terminal_sees_progress_and_ctrl_c_leaves_a_run_to_continue(tmp_path):
+    """In a real pseudo-terminal: a bar with round, accuracy and time left; Ctrl-C; the same command goes on."""
+    command = [*FEDPNS, "run", *SMALL, "--rounds", "1500", "--out", "r"]
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        command, stdin=child, stdout=child, stderr=child, env={**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+    )
+    os.close(child)
+    screen = b""
+    patience = time.monotonic() + 60
+    stopped = False
+    while time.monotonic() < patience:
+        if select.select([parent], [], [], 0.2)[0]:
+            try:
+                screen += os.read(parent, 65536)
+            except OSError:
+                break
+        if not stopped and re.search(rb"round \d\d+/1500.*accuracy .*\d+\.\d\d%", screen):
+            process.send_signal(signal.SIGINT)
+            stopped = True
+    os.close(parent)
+    assert process.wait(timeout=30) == 130
+    assert b"the same command goes on" in screen
+    done = len((tmp_path / "r" / "rounds.jsonl").read_text().splitlines())
+    assert 1 <= done < 1500 and (tmp_path / "r" / "checkpoint.npz").exists()
+    again = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True, timeout=120)
+    assert json.loads(again.stdout)["rounds"] == 1500
