@@ -65,7 +65,7 @@ class Experiment(BaseModel):
     """What is learned."""
     partition: Literal["sigma-rho", "dirichlet", "shards", "iid", "natural"] = "sigma-rho"
     """Who holds what: the paper's, Dirichlet, shards of sorted labels, all alike; natural is synthetic data's own."""
-    nodes: PositiveInt = 50
+    nodes: int = Field(50, ge=1, le=10_000_000)
     """|K|, the number of nodes."""
     sigma: float = Field(0.2, ge=0, le=1)
     """Fraction of nodes with i.i.d. data."""
@@ -83,7 +83,7 @@ class Experiment(BaseModel):
     """Shards: pieces of the label-sorted data set on each node."""
     samples_per_node: PositiveInt = 200
     """D_i, samples on each node."""
-    size_spread: NonNegativeFloat = 0.0
+    size_spread: float = Field(0.0, ge=0, le=3)
     """Unequal nodes: D_i is log-normal with this deviation of log D_i; 0 makes all equal."""
 
     model: str = "cnn-m"
@@ -105,6 +105,12 @@ class Experiment(BaseModel):
     """What the learning rate is multiplied with after each round."""
     lr_floor: float = Field(0.01, ge=0, le=1)
     """The learning rate never falls below this part of lr."""
+    drop_probability: float = Field(0.0, ge=0, le=1)
+    """Simulated: a drawn node fails to return its update with this probability."""
+    slow_fraction: float = Field(0.0, ge=0, le=1)
+    """Simulated: this fraction of the nodes, drawn once, is slow."""
+    slow_seconds: NonNegativeFloat = 1.0
+    """Simulated: how much longer a slow node takes to train."""
     evaluate_every: PositiveInt = 1
     """Rounds between two tests on the whole test set; the last round is always tested."""
     seed: int = Field(1, ge=0)
@@ -139,11 +145,14 @@ class Experiment(BaseModel):
     def settings(self) -> dict[str, Any]:
         """Everything that matters to this experiment, flat: what config.yaml holds and `Experiment(**…)` takes."""
         fields = self.model_dump(exclude={"parameters"})
-        return {key: value for key, value in fields.items() if not _idle(key, fields)} | self.parameters
+        preset = find_preset(self.strategy)
+        own = {kind for kind in KINDS if fields[kind] == getattr(preset, kind)}  # the strategy's name says them
+        used = {key: value for key, value in fields.items() if key not in own and not _idle(key, fields)}
+        return used | self.parameters
 
     def but(self, **changes: Any) -> Experiment:
-        """The same experiment with other settings."""
-        return Experiment(**{**self.settings(), **changes})
+        """The same experiment with other settings; what another strategy or data set does not use is left behind."""
+        return Experiment(**overridden(self.settings(), changes))
 
     def to_yaml(self) -> str:
         return yaml.safe_dump(self.settings(), sort_keys=False)
@@ -157,7 +166,15 @@ def settled(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings with every default filled in, or an InputError in one line."""
     fields = {key: value for key, value in settings.items() if key in Experiment.model_fields and key != "parameters"}
     given = {key: value for key, value in settings.items() if key not in fields and key != "parameters"}
-    given |= settings.get("parameters", {})
+    more = settings.get("parameters", {})
+    if not isinstance(more, Mapping):
+        raise InputError(f"parameters: {more!r} is not allowed; it must be keys and values, such as alpha: 2")
+    given |= more
+    for key in ("strategy", *KINDS, "dataset", "partition", "model"):
+        if not isinstance(fields.get(key, ""), str):
+            raise InputError(f"{key}: {fields[key]!r} is not allowed; it must be a name")
+    if isinstance(fields.get("vectorize"), bool):  # YAML reads on and off so
+        fields["vectorize"] = "on" if fields["vectorize"] else "off"
 
     dataset = fields.get("dataset", "synthetic")
     if dataset in DATASETS:
@@ -190,6 +207,8 @@ def _valid(kind: type[BaseModel], values: dict[str, Any]) -> Any:
     except ValidationError as error:
         first = error.errors()[0]
         field = str(first["loc"][0]) if first["loc"] else kind.__name__
+        if first["type"] == "missing":
+            raise InputError(f"{field}: is missing; {kind.__name__} has no default for it") from None
         raise InputError(f"{field}: {first['input']!r} is not allowed; {_wanted(first)}") from None
 
 
@@ -239,14 +258,25 @@ def _refuse_combinations(fields: Mapping[str, Any], given: set[str]) -> None:
             f"model: {fields['model']!r} is unknown; there are {', '.join(MODELS)}, or package.module:Factory"
         )
     if round(fields["fraction"] * fields["nodes"]) < 1:
-        least = 1 / fields["nodes"]
+        least = 0.5 / fields["nodes"]
         raise InputError(
-            f"fraction: {fields['fraction']} draws 0 of {fields['nodes']} nodes; it must be at least {least:.2g}"
+            f"fraction: {fields['fraction']} draws 0 of {fields['nodes']} nodes; it must be above {least:.2g}"
         )
     if fields["rho"] > fields["samples_per_node"] and not _idle("rho", fields):
         raise InputError(
             f"rho: {fields['rho']} is not allowed; a node has {fields['samples_per_node']} samples (samples_per_node)"
         )
+
+
+def overridden(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with changes; where the changes make another choice, settings that it does not use fall away."""
+    merged = {**settings, **changes}
+    if "strategy" in changes:  # another strategy brings its own parts
+        merged = {key: value for key, value in merged.items() if key not in KINDS or key in changes}
+    if not set(changes) & {"strategy", *KINDS, "dataset", "partition"}:
+        return merged
+    used = drop_idle(merged)
+    return {key: value for key, value in merged.items() if key in used or key in changes}
 
 
 def drop_idle(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -270,13 +300,16 @@ def drop_idle(settings: Mapping[str, Any]) -> dict[str, Any]:
 def read_yaml(path: Path) -> dict[str, Any]:
     """A mapping from a YAML file, or an InputError that names the file and the line."""
     try:
-        content = yaml.safe_load(path.read_text())
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: not a YAML file (not UTF-8)") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark else ""
-        raise InputError(f"{path}: not a YAML file{where} ({getattr(error, 'problem', error)})") from None
+        reason = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise InputError(f"{path}: not a YAML file{where} ({reason})") from None
     if content is None:
         return {}
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):

@@ -51,6 +51,9 @@ class MLR(nn.Module):
 class CNNM(nn.Module):
     """CNN-M, for 28 x 28 grey images: 21,840 parameters. Dropout also on the hidden units, as in the released code."""
 
+    channels_last = True
+    """Inputs come in the memory layout that is fastest for convolutions; `view` does not like it, `flatten` does."""
+
     def __init__(self) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(1, 10, kernel_size=5)
@@ -70,6 +73,8 @@ class CNNM(nn.Module):
 class CNNC(nn.Module):
     """CNN-C, for 32 x 32 colour images: 62,006 parameters."""
 
+    channels_last = True
+
     def __init__(self) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(3, 6, kernel_size=5)
@@ -82,6 +87,17 @@ class CNNC(nn.Module):
         x = F.max_pool2d(F.relu(self.conv1(x)), 2)
         x = F.max_pool2d(F.relu(self.conv2(x)), 2)
         return self.out(F.relu(self.hidden2(F.relu(self.hidden1(x.flatten(1))))))
+
+
+def memory_layout(module: nn.Module, x: Tensor) -> Tensor:
+    """Inputs as the module likes them: in channels-last order a CPU convolves and pools twice as fast.
+
+    The values stay the same. The strides are spelled out because torch takes grey images for contiguous already.
+    """
+    if x.ndim != 4 or not getattr(module, "channels_last", False):
+        return x
+    _, c, h, w = x.shape
+    return x.contiguous(memory_format=torch.channels_last).as_strided(x.shape, (c * h * w, 1, c * w, c))
 
 
 @runtime_checkable
@@ -141,15 +157,15 @@ def build_model(name: str, shape: tuple[int, ...], classes: int, seed: int) -> n
     wanted = {"shape": shape, "classes": classes}
     try:
         taken = set(inspect.signature(factory).parameters)
-        with torch.random.fork_rng(devices=[]):
+        with torch.enable_grad(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(torch_seed(seed, "initial weights"))
             module = factory(**{key: value for key, value in wanted.items() if key in taken})
             _refuse_unfit(name, module, shape, classes)
-    except (TypeError, RuntimeError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(f"model: {name} does not take inputs of shape {shape} ({reason})") from None
+    except InputError:
+        raise
+    except Exception as error:  # the factory is the user's: whatever it raises is for them to see
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise InputError(f"model: {name} cannot be trained on inputs of shape {shape} ({reason})") from None
     return module
 
 
@@ -161,7 +177,10 @@ def _refuse_unfit(name: str, module: Any, shape: tuple[int, ...], classes: int) 
             f"model: {name} has batch normalisation, whose running statistics are no parameters; use nn.GroupNorm, "
             "or track_running_stats=False"
         )
-    with torch.no_grad():
-        made = tuple(module.eval()(torch.zeros(2, *shape)).shape)
-    if made != (2, classes):
-        raise InputError(f"model: {name} gives outputs of shape {made[1:]}; it must be ({classes},)")
+    if not any(p.requires_grad for p in module.parameters()):
+        raise InputError(f"model: {name} has no parameters to train")
+    outputs = module.float()(memory_layout(module, torch.zeros(2, *shape)))
+    if tuple(outputs.shape) != (2, classes):
+        raise InputError(f"model: {name} gives outputs of shape {tuple(outputs.shape)[1:]}; it must be ({classes},)")
+    outputs.sum().backward()
+    module.zero_grad()

@@ -10,11 +10,14 @@ events.out.tfevents…  the same curves for TensorBoard
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import math
 import os
 import platform
+import time
+import zipfile
 from collections import Counter
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -32,6 +35,7 @@ from fedpns_ray.rounds import Progress, Record
 from fedpns_ray.strategies.parts import Strategy, Vector
 
 TARGETS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95)
+LOCK_PATIENCE = 20.0
 LAST = 5
 """Rounds whose mean is the final accuracy."""
 
@@ -42,6 +46,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
         self._lines: Any = None
+        self._lock: Any = None
         self._events: SummaryWriter | None = None
 
     # --- what is there --------------------------------------------------------------------------------------------
@@ -49,16 +54,22 @@ class RunFolder:
     @property
     def experiment(self) -> Experiment | None:
         config = self.path / "config.yaml"
-        return Experiment.from_yaml(config) if config.exists() else None
+        try:
+            return Experiment.from_yaml(config) if config.exists() else None
+        except InputError as error:
+            raise InputError(f"out: {config} is not an experiment's ({error})") from None
 
     def claim(self, experiment: Experiment) -> None:
         """Refuse a folder that holds something else. Writes nothing."""
+        parent = next(folder for folder in (self.path, *self.path.parents) if folder.exists())
+        if not parent.is_dir():
+            raise InputError(f"out: {parent} is a file; name a folder")
+        if not os.access(parent, os.W_OK):
+            raise InputError(f"out: {parent} cannot be written to; name another folder")
         there = self.experiment
         if there is None:
-            if self.path.is_dir() and any(self.path.iterdir()):
+            if self.path == parent and any(self.path.iterdir()):
                 raise InputError(f"out: {self.path} is not empty and holds no experiment; name a new folder")
-            if self.path.exists() and not self.path.is_dir():
-                raise InputError(f"out: {self.path} is a file; name a folder")
             return
         done = len(self.records())
         if there.but(rounds=experiment.rounds) != experiment or experiment.rounds < done:
@@ -70,15 +81,17 @@ class RunFolder:
             )
 
     def records(self) -> list[Record]:
-        """Every whole line of rounds.jsonl; a line torn by a crash is none."""
+        """Every whole line of rounds.jsonl, up to the first that a crash tore or damaged."""
         path = self.path / "rounds.jsonl"
-        if not path.exists():
-            return []
-        whole = []
-        for line in path.read_text().splitlines(keepends=True):
-            if not line.endswith("\n"):
+        whole: list[Record] = []
+        for line in path.read_bytes().splitlines(keepends=True) if path.exists() else ():
+            try:
+                record = json.loads(line) if line.endswith(b"\n") else None
+            except ValueError:
+                record = None
+            if not record or record.get("round") != len(whole) + 1:
                 break
-            whole.append(json.loads(line))
+            whole.append(record)
         return whole
 
     def summary(self) -> dict[str, Any] | None:
@@ -93,22 +106,46 @@ class RunFolder:
     def open(self, experiment: Experiment, progress: Progress, strategy: Strategy) -> list[Record]:
         """Begin, or go on from the last checkpoint: fills in `progress` and the strategy's state.
 
-        Returns the records that stand. What was recorded after the checkpoint is done again, to the same bits.
+        Returns the records that stand. What was recorded after the checkpoint is done again, to the same bits; without a
+        checkpoint that can be read, or with fewer records than it stands for, the run begins anew.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
-        _write(self.path / "config.yaml", experiment.to_yaml().encode())
-        checkpoint = self.path / "checkpoint.npz"
-        if checkpoint.exists():
-            with np.load(checkpoint) as state:
-                progress.weights, progress.round = state["weights"], int(state["round"])
-                strategy.load_state_dict({key: state[key] for key in state.files if "." in key})
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._take_lock()
+            _write(self.path / "config.yaml", experiment.to_yaml().encode())
+        except OSError as error:
+            raise InputError(f"out: {self.path} cannot be written to ({error.strerror})") from None
+        state, records = self._read_checkpoint(), self.records()
+        if state and len(records) >= int(state["round"]):
+            progress.weights, progress.round = state["weights"], int(state["round"])
+            strategy.load_state_dict({key: value for key, value in state.items() if "." in key})
         if progress.round < experiment.rounds:
             (self.path / "summary.json").unlink(missing_ok=True)
-        standing = self.records()[: progress.round]
+        standing = records[: progress.round]
         _write(self.path / "rounds.jsonl", b"".join(to_json(record) for record in standing))
         self._lines = (self.path / "rounds.jsonl").open("ab")
         self._events = SummaryWriter(str(self.path), purge_step=progress.round + 1, write_to_disk=True)
         return standing
+
+    def _read_checkpoint(self) -> dict[str, NDArray[Any]]:
+        try:
+            with np.load(self.path / "checkpoint.npz") as state:
+                return {key: state[key] for key in state.files}
+        except (OSError, EOFError, ValueError, zipfile.BadZipFile):
+            return {}
+
+    def _take_lock(self) -> None:
+        """One writer a folder. A process that was just killed may need a moment to let go."""
+        self._lock = (self.path / ".lock").open("w")
+        deadline = time.monotonic() + LOCK_PATIENCE
+        while True:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise InputError(f"out: {self.path} is being written by another process") from None
+                time.sleep(0.1)
 
     def append(self, record: Record) -> None:
         self._lines.write(to_json(record))
@@ -119,6 +156,8 @@ class RunFolder:
                 self._events.add_scalar(key, value, record["round"])
 
     def checkpoint(self, progress: Progress, strategy: Strategy) -> None:
+        """Records first: a checkpoint never stands for more than rounds.jsonl holds."""
+        os.fsync(self._lines.fileno())
         arrays = {"weights": progress.weights, "round": np.int64(progress.round), **strategy.state_dict()}
         partial = self.path / "checkpoint.partial.npz"
         with partial.open("wb") as file:
@@ -131,13 +170,12 @@ class RunFolder:
         partial = self.path / "weights.partial.safetensors"
         safetensors.numpy.save_file({"weights": weights}, partial)
         partial.replace(self.path / "weights.safetensors")
-        _write(self.path / "summary.json", json.dumps(_plain(summary), indent=1).encode() + b"\n")
+        _write(self.path / "summary.json", json.dumps(summary, indent=1).encode() + b"\n")
 
     def close(self) -> None:
-        if self._lines:
-            self._lines.close()
-        if self._events:
-            self._events.close()
+        for file in (self._lines, self._events, self._lock):
+            if file:
+                file.close()
 
 
 def summarise(
@@ -145,14 +183,14 @@ def summarise(
 ) -> dict[str, Any]:
     """What came out of a run, from its records alone."""
     tested = [record for record in records if record["test_accuracy"] is not None]
-    accuracy = [record["test_accuracy"] for record in tested]
-    return {
+    accuracy = [record["test_accuracy"] for record in tested] or [None]
+    summary = {
         "strategy": experiment.label,
         "seed": experiment.seed,
         "rounds": len(records),
-        "final_accuracy": float(np.mean(accuracy[-LAST:])),
+        "final_accuracy": float(np.mean(accuracy[-LAST:])) if tested else None,
         "last_accuracy": accuracy[-1],
-        "last_loss": tested[-1]["test_loss"],
+        "last_loss": tested[-1]["test_loss"] if tested else None,
         "best_accuracy": max(accuracy),
         "rounds_to": {
             f"{target:g}": next((r["round"] for r in tested if r["test_accuracy"] >= target), None)
@@ -169,6 +207,7 @@ def summarise(
             **{name: version(name) for name in ("fedpns-ray", "ray", "torch", "torchvision", "numpy")},
         },
     }
+    return plain(summary)
 
 
 def _counts(records: Sequence[Record], fate: str, nodes: int) -> list[int]:
@@ -181,17 +220,17 @@ def sha256(weights: NDArray[np.float32]) -> str:
 
 
 def to_json(record: Record) -> bytes:
-    return json.dumps(_plain(record), allow_nan=False).encode() + b"\n"
+    return json.dumps(record, allow_nan=False).encode() + b"\n"
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """JSON has no NaN: a loss that is no number is written as null."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return value
 
 

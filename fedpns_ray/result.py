@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -14,6 +14,9 @@ from fedpns_ray.errors import InputError
 from fedpns_ray.recording import RunFolder
 from fedpns_ray.rounds import Record
 from fedpns_ray.strategies.parts import Vector
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,18 @@ class Result:
     summary: dict[str, Any]
     weights: Vector
     out: Path | None = None
+
+    def module(self) -> nn.Module:
+        """The final model as a torch module."""
+        import torch
+
+        from fedpns_ray.data import build_population
+        from fedpns_ray.models import FlatModel, build_model
+
+        samples = build_population(self.experiment).samples
+        flat = FlatModel(build_model(self.experiment.model, samples.shape, samples.classes, self.experiment.seed))
+        flat.load(torch.from_numpy(self.weights))
+        return flat.module.eval()
 
     @cached_property
     def rounds(self) -> pd.DataFrame:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpns_ray.config import Experiment
-from fedpns_ray.strategies.parts import Strategy, Updates, Vector
+from fedpns_ray.strategies.parts import Outcome, Strategy, Updates, Vector
 from fedpns_ray.streams import stream
 
 Record = dict[str, Any]
@@ -30,6 +30,8 @@ class Executor(Protocol):
     """The only thing that knows where nodes live."""
 
     test_size: int
+    spent: dict[str, float]
+    """Seconds of the last call of `train`: train, evaluate (by the busiest worker) and transfer (the rest)."""
 
     def train(self, weights: Vector, round: int, node_ids: Sequence[int]) -> Updates:
         """Local training on these nodes; rows in the order of node ids."""
@@ -66,37 +68,55 @@ def rounds(experiment: Experiment, strategy: Strategy, executor: Executor, progr
     e, selection = experiment, strategy.selection
     untested: Untested | None = None
     for t in range(progress.round + 1, e.rounds + 1):
-        started = time.perf_counter()
-        weights = progress.weights
+        weights, clock = progress.weights, Clock()
 
-        drawn = selection.draw(stream(e.seed, "draw", t), partial(executor.local_losses, weights))
-        updates = executor.train(weights, t, drawn)
+        drawn = sorted(selection.draw(stream(e.seed, "draw", t), partial(executor.local_losses, weights)))
+        returning = [node for node in drawn if not _drops_out(e, t, node)]
+        draw = clock.lap()
+        updates = executor.train(weights, t, returning)
         if untested:
             yield untested.tested()
+        clock.lap()
 
         sent = selection.sift(stream(e.seed, "sift", t), updates)
-        outcome = strategy.aggregation.combine(weights, sent, _check_loss(e, executor, t))
+        outcome = Outcome(weights)
+        if len(sent):
+            outcome = strategy.aggregation.combine(weights, sent, _check_loss(e, executor, t))
         selection.learn(updates, outcome)
-
         progress.weights, progress.round = outcome.weights, t
+
+        phases = {"draw": draw, **executor.spent, "aggregate": clock.lap()}
         record: Record = {
             "round": t,
             "test_accuracy": None,
             "test_loss": None,
-            "train_loss": float(updates.losses.mean()),
+            "train_loss": float(updates.losses.mean()) if len(updates) else None,
             "lr": updates.lr,
-            "drawn": list(updates.node_ids),
+            "drawn": drawn,
+            **({"returned": returning} if e.drop_probability else {}),
             "labelled": list(outcome.labelled),
             "excluded": list(outcome.excluded),
             "aggregated": list(outcome.aggregated),
             **outcome.notes,
             **selection.notes(),
-            "seconds": time.perf_counter() - started,
+            "seconds": sum(phases.values()),
+            "seconds_by_phase": phases,
         }
         due = t % e.evaluate_every == 0 or t == e.rounds
         untested = Untested(record, executor.evaluate(outcome.weights) if due else None)
     if untested:
         yield untested.tested()
+
+
+class Clock:
+    """Seconds since the last time it was asked."""
+
+    def __init__(self) -> None:
+        self._last = time.perf_counter()
+
+    def lap(self) -> float:
+        before, self._last = self._last, time.perf_counter()
+        return self._last - before
 
 
 @dataclass
@@ -107,12 +127,16 @@ class Untested:
     metrics: Callable[[], Metrics] | None
 
     def tested(self) -> Record:
-        started = time.perf_counter()
         if self.metrics:
             measured = self.metrics()
             self.record |= {"test_accuracy": measured.accuracy, "test_loss": measured.loss}
-        self.record["seconds"] += time.perf_counter() - started
         return self.record
+
+
+def _drops_out(experiment: Experiment, round: int, node: int) -> bool:
+    """Simulated: the strategy sees only who returned."""
+    q = experiment.drop_probability
+    return q > 0 and stream(experiment.seed, "drop out", round, node).random() < q
 
 
 def _check_loss(experiment: Experiment, executor: Executor, t: int) -> Callable[..., float]:

@@ -6,6 +6,7 @@ what lets nodes move between processes and machines, and a round be repeated aft
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from fedpns_ray.config import Experiment
 from fedpns_ray.data import Population
-from fedpns_ray.models import CohortModel, FlatModel, build_model
+from fedpns_ray.models import CohortModel, FlatModel, build_model, memory_layout
 from fedpns_ray.strategies.parts import Updates, Vector
 from fedpns_ray.streams import stream, torch_seed
 
@@ -63,9 +64,16 @@ class Worker:
                 )
                 deltas[positions] = (trained - start).cpu().numpy()
                 losses[positions] = loss
+        self._wait_for_slow_nodes(ids)
         sizes = self._population.sizes[list(ids)]
         steps = self._e.epochs * -(-sizes // self._e.batch_size)
         return Updates(ids, deltas, losses, sizes, steps, self._e.lr_at(round))
+
+    def _wait_for_slow_nodes(self, ids: Sequence[int]) -> None:
+        """Simulated: a worker's nodes train one after another, so their delays add up."""
+        if self._e.slow_fraction:
+            shares = (stream(self._e.seed, "slow node", node=node).random() for node in ids)
+            time.sleep(self._e.slow_seconds * sum(share < self._e.slow_fraction for share in shares))
 
     def _groups(self, ids: Sequence[int]) -> Iterator[list[int]]:
         """Positions of nodes to train together: one by one, or cohorts of nodes of equal size."""
@@ -93,7 +101,7 @@ class Worker:
         total, steps = torch.zeros((), dtype=torch.float64, device=self._device), 0
         for order in self._orders(round, node):
             for batch in torch.from_numpy(order).to(self._device).split(self._e.batch_size):
-                total += model.loss_and_gradient(_channels_last(x[batch]), y[batch])
+                total += model.loss_and_gradient(memory_layout(model.module, x[batch]), y[batch])
                 self._objective.correct(model.gradient, model.weights, start)
                 model.weights.add_(model.gradient, alpha=-lr)
                 steps += 1
@@ -123,8 +131,12 @@ class Worker:
     # --- testing ------------------------------------------------------------------------------------------------
 
     @property
+    def test_size(self) -> int:
+        return len(self._population.samples.test_y)
+
+    @property
     def test_chunks(self) -> int:
-        return -(-len(self._population.samples.test_y) // TEST_CHUNK)
+        return -(-self.test_size // TEST_CHUNK)
 
     def test(self, weights: Vector, chunks: Sequence[int]) -> NDArray[np.float64]:
         """One row a chunk of the test set: samples classified correctly, sum of their losses."""
@@ -155,8 +167,8 @@ class Worker:
 
     @torch.no_grad()
     def _correct_and_loss(self, x: NDArray[Any], y: NDArray[np.int64]) -> tuple[float, float]:
-        labels = torch.from_numpy(y).to(self._device)
-        outputs = self.model.module(_channels_last(self._features(x)))
+        labels = torch.tensor(y, device=self._device)
+        outputs = self.model.module(memory_layout(self.model.module, self._features(x)))
         loss = F.cross_entropy(outputs.double(), labels, reduction="sum")
         return float((outputs.argmax(1) == labels).sum()), float(loss)
 
@@ -175,7 +187,7 @@ class Worker:
 
     def _samples(self, node: int) -> tuple[Tensor, Tensor]:
         own, s = self._population.held_by(node), self._population.samples
-        return self._features(s.train_x[own]), torch.from_numpy(s.train_y[own]).to(self._device)
+        return self._features(s.train_x[own]), torch.tensor(s.train_y[own], device=self._device)
 
 
 def _batches(x: Tensor, y: Tensor, at: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -193,17 +205,6 @@ def _batches(x: Tensor, y: Tensor, at: Tensor, size: int) -> Iterator[tuple[Tens
         yield from gather(rows[:, :whole].unflatten(1, (-1, size)).transpose(0, 1))
     if whole < d:
         yield from gather(rows[:, whole:].unsqueeze(0))
-
-
-def _channels_last(x: Tensor) -> Tensor:
-    """The memory layout in which a CPU convolves and pools twice as fast; the values stay the same.
-
-    The strides are spelled out because torch takes grey images for contiguous already, and keeps the slow layout.
-    """
-    if x.ndim != 4:
-        return x
-    _, c, h, w = x.shape
-    return x.contiguous(memory_format=torch.channels_last).as_strided(x.shape, (c * h * w, 1, c * w, c))
 
 
 @contextmanager

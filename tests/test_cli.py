@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -32,18 +33,26 @@ def in_an_empty_folder(tmp_path, monkeypatch):
         ("run --beta 2", "beta: '2' is not allowed; it must be less than or equal to 1"),
         ("run --alpha -1", "alpha: '-1' is not allowed; it must be greater than 0"),
         ("run --fraction 0.001", "fraction: 0.001 draws 0 of 50 nodes"),
-        ("run --strategy nothing", "strategy: nothing is unknown; there are fedavg"),
+        ("run --strategy nothing", "strategy: 'nothing' is unknown; there are fedavg"),
         ("run --dataset nothing", "dataset: 'nothing' is not allowed; it must be 'synthetic', 'mnist'"),
-        ("run --dataset mnist --samples-per-node 7000", "samples_per_node: 7000 is not allowed; rho is 1 and label"),
+        ("run --dataset mnist --samples-per-node 7000", "samples_per_node: a node would hold 7000 samples of label"),
         ("run --sigm 0.2", "unrecognized arguments: --sigm"),
         ("run nothing.yaml", "nothing.yaml: cannot be read"),
         ("run --model vgg", "model: 'vgg' is unknown; there are mlr, cnn-m, cnn-c"),
-        ("run --model cnn-m", "model: cnn-m does not take inputs of shape (60,)"),
+        ("run --model cnn-m", "model: cnn-m cannot be trained on inputs of shape (60,)"),
         ("compare --strategies fedavg --alpha 3", "alpha: '3' is not allowed; alpha is a parameter of pns"),
         ("compare --strategies ,", "strategies: none is named"),
         ("compare --seeds 5-1", "seeds: '5-1' is not allowed; it must be like 1-5 or 1,3,7"),
         ("data fetch nothing", "dataset: 'nothing' is unknown here; there are mnist"),
         ("data show --out picture.txt", "out: picture.txt is not allowed; it must end in .png, .pdf, .svg"),
+        ("run --actors some", "actors: 'some' is not allowed; it must be a whole number"),
+        ("run --actors 0", "actors: 0 is not allowed; it must be at least 1"),
+        ("run --actors 2 --nodes-per-actor 5", "nodes_per_actor: 5 is not allowed beside actors"),
+        ("run --in-process --actors 2", "actors: 2 is not allowed beside --in-process"),
+        ("run --address 127.0.0.1:1", "address: no Ray cluster answers at 127.0.0.1:1"),
+        ("run --address ray://somewhere:10001", "address: ray://somewhere:10001 is not allowed; it must be auto or"),
+        ("run --set alpha", "set: 'alpha' is not allowed; it must be like key=value"),
+        ("compare --nodes 15 --strategies fedpns,bn2", "candidates: 20 is not allowed; it must be between 3"),
         ("nothing", "argument COMMAND: invalid choice: 'nothing'"),
     ],
 )
@@ -56,18 +65,18 @@ def test_bad_input_is_one_line_and_exit_code_2_and_nothing_written(arguments, me
 
 
 def test_run_prints_a_result_and_goes_on_when_asked_again(capsys, tmp_path):
-    assert main(["run", *SMALL, "--rounds", "3", "--out", "r"]) == 0
+    assert main(["run", *SMALL, "--in-process", "--rounds", "3", "--out", "r"]) == 0
     first = capsys.readouterr()
     assert "fedpns: final accuracy" in first.out and first.err == ""  # quiet when piped
-    assert main(["run", *SMALL, "--rounds", "3", "--out", "r"]) == 0
+    assert main(["run", *SMALL, "--in-process", "--rounds", "3", "--out", "r"]) == 0
     assert capsys.readouterr().out == first.out
-    assert main(["run", *SMALL, "--rounds", "3", "--out", "r", "--seed", "2"]) == 2
+    assert main(["run", *SMALL, "--in-process", "--rounds", "3", "--out", "r", "--seed", "2"]) == 2
     assert "holds a different experiment (seed is 1 there, 2 here)" in capsys.readouterr().err
 
 
 def test_json_is_the_summary_and_nothing_else(capsys, tmp_path):
     (tmp_path / "e.yaml").write_text("strategy: fedavg\nnodes: 20\nsamples_per_node: 50\nepochs: 1\nrounds: 9\n")
-    assert main(["run", "e.yaml", "--rounds", "2", "--json"]) == 0
+    assert main(["run", "e.yaml", "--in-process", "--rounds", "2", "--json"]) == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary["rounds"] == 2 and summary["strategy"] == "fedavg" and len(summary["weights_sha256"]) == 64
     assert (tmp_path / summary["out"] / "summary.json").exists() and summary["out"].startswith("runs/synthetic-fedavg-")
@@ -86,6 +95,56 @@ def test_compare_writes_runs_plot_and_table(capsys, tmp_path):
     assert main(["compare", *SMALL, *flags, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["strategy"] for row in rows] == ["fedpns", "fedavg"] and rows[0]["seeds"] == 2
+
+
+def test_compare_leaves_foreign_folders_alone_and_reads_a_runs_config(capsys, tmp_path):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "comparison.png").write_text("mine")
+    assert main(["compare", *SMALL, "--rounds", "1", "--out", "thesis"]) == 2
+    assert "is not empty and holds no runs" in capsys.readouterr().err
+    assert (tmp_path / "thesis" / "comparison.png").read_text() == "mine"
+    assert main(["run", *SMALL, "--in-process", "--rounds", "2", "--seed", "7", "--out", "r"]) == 0
+    assert main(["compare", "r/config.yaml", "--strategies", "fedpns,fedavg", "--out", "c", "--json"]) == 0
+    capsys.readouterr()
+    digests = {name: json.loads((tmp_path / name / "summary.json").read_text())["weights_sha256"]
+               for name in ("r", "c/fedpns-seed7", "c/fedavg-seed7")}  # fmt: skip
+    assert digests["r"] == digests["c/fedpns-seed7"] != digests["c/fedavg-seed7"]
+
+
+def test_a_diverged_run_is_shown_as_such(capsys):
+    command = ["run", *SMALL, "--in-process", "--rounds", "2", "--strategy", "fedavg", "--lr", "1e38", "--out", "r"]
+    for _ in range(2):
+        assert main(command) == 0
+        printed = capsys.readouterr()
+        assert "loss -" in printed.out and printed.err == ""
+        assert main([*command, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["last_loss"] is None
+    assert main(["compare", *SMALL, "--rounds", "2", "--strategies", "fedavg", "--lr", "1e38"]) == 0
+
+
+def test_a_part_and_a_model_of_your_own_beside_you(tmp_path):
+    """Through the console script, whose folder is not on Python's path by itself."""
+    (tmp_path / "mine.py").write_text(
+        "from torch import nn\n"
+        "from fedpns_ray.strategies import Selection\n"
+        "class Every(Selection):\n"
+        "    name = 'every'\n"
+        "    stride: int = 1\n"
+        "    def begin(self, nodes): self._n = nodes\n"
+        "    _n: object\n"
+        "    def draw(self, rng, probe): return range(0, self._n.count, self.stride)\n"
+        "class Net(nn.Linear):\n"
+        "    def __init__(self, shape, classes): super().__init__(shape[0], classes)\n"
+    )
+    script = Path(sys.executable).with_name("fedpns")
+    done = subprocess.run(
+        [script, "run", *SMALL, "--in-process", "--rounds", "2", "--selection", "mine:Every", "--set", "stride=5",
+         "--model", "mine:Net", "--strategy", "fedavg", "--out", "r", "--json"],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    first = json.loads((tmp_path / "r" / "rounds.jsonl").read_text().splitlines()[0])
+    assert first["drawn"] == [0, 5, 10, 15]
 
 
 def test_data_show_draws_a_population(capsys, tmp_path):
@@ -122,7 +181,7 @@ def test_seeds():
 
 def test_a_terminal_sees_progress_and_ctrl_c_leaves_a_run_to_continue(tmp_path):
     """In a real pseudo-terminal: a bar with round, accuracy and time left; Ctrl-C; the same command goes on."""
-    command = [*FEDPNS, "run", *SMALL, "--rounds", "1500", "--out", "r"]
+    command = [*FEDPNS, "run", *SMALL, "--in-process", "--rounds", "1500", "--out", "r"]
     parent, child = pty.openpty()
     process = subprocess.Popen(
         command, stdin=child, stdout=child, stderr=child, env={**os.environ, "TERM": "xterm", "COLUMNS": "120"}

@@ -33,9 +33,9 @@ def test_learning_rate_decays_to_its_floor():
         ({"beta": 2}, "beta: 2 is not allowed; it must be less than or equal to 1"),
         ({"alpha": -1}, "alpha: -1 is not allowed; it must be greater than 0"),
         ({"alpha": "nan"}, "alpha: 'nan' is not allowed; it must be a finite number"),
-        ({"fraction": 0.001}, "fraction: 0.001 draws 0 of 50 nodes; it must be at least 0.02"),
-        ({"strategy": "fedsgd"}, "strategy: fedsgd is unknown; there are fedavg, optimal-aggregation, fedpns, bn2"),
-        ({"selection": "pnz"}, "selection: pnz is unknown; there are random, half, pns, largest-norm"),
+        ({"fraction": 0.001}, "fraction: 0.001 draws 0 of 50 nodes; it must be above 0.01"),
+        ({"strategy": "fedsgd"}, "strategy: 'fedsgd' is unknown; there are fedavg, optimal-aggregation, fedpns, bn2"),
+        ({"selection": "pnz"}, "selection: 'pnz' is unknown; there are random, half, pns, largest-norm"),
         ({"dataset": "mnits"}, "dataset: 'mnits' is not allowed; it must be 'synthetic', 'mnist'"),
         ({"sigmaa": 1}, "sigmaa: unknown key (value 1); did you mean sigma?"),
         ({"strategy": "fedavg", "alpha": 2}, "alpha: 2 is not allowed; alpha is a parameter of pns"),
@@ -44,6 +44,12 @@ def test_learning_rate_decays_to_its_floor():
         ({"partition": "iid"}, "partition: 'iid' is not allowed; for dataset synthetic it must be natural"),
         ({"model": "vgg"}, "model: 'vgg' is unknown; there are mlr, cnn-m, cnn-c"),
         ({"rounds": "many"}, "rounds: 'many' is not allowed; it must be a valid integer"),
+        ({"dataset": ["mnist"]}, "dataset: ['mnist'] is not allowed; it must be a name"),
+        ({"selection": 5}, "selection: 5 is not allowed; it must be a name"),
+        ({"parameters": 3}, "parameters: 3 is not allowed; it must be keys and values"),
+        ({"strategy": ":x"}, "strategy: ':x' is not allowed; it must be like package.module:Name"),
+        ({"strategy": "a\nb"}, "strategy: 'a\\nb' is unknown"),
+        ({"nodes": 10**20}, "nodes: 100000000000000000000 is not allowed; it must be less than or equal to"),
         ({"rounds": 0}, "rounds: 0 is not allowed; it must be greater than 0"),
         ({"dataset": "mnist", "rho": 3, "samples_per_node": 2}, "rho: 3 is not allowed; a node has 2 samples"),
     ],
@@ -73,6 +79,20 @@ def test_label_names_changed_parts():
     assert Experiment(strategy="fedavg").label == "fedavg"
     assert Experiment(strategy="fedavg", selection="half").label == "fedavg+half"
     assert Experiment(strategy="fedpns", aggregation="mean").label == "fedpns+mean"
+
+
+def test_another_strategy_brings_its_own_parts_and_leaves_foreign_parameters():
+    fedavg = Experiment(strategy="fedpns", alpha=3, sigma=0.4).but(strategy="fedavg")
+    assert fedavg == Experiment(strategy="fedavg", sigma=0.4)
+    assert fedavg.parts == {"selection": "random", "objective": "plain", "aggregation": "mean"}
+    half = Experiment(strategy="fedavg", selection="half", sigma=0.5)
+    assert half.but(seed=2).selection == "half" and half.but(strategy="optimal-aggregation").selection == "random"
+    with pytest.raises(InputError, match="alpha is a parameter of pns"):
+        Experiment().but(strategy="fedavg", alpha=1)
+
+
+def test_yaml_reads_on_and_off():
+    assert Experiment(vectorize=True).vectorize == "on" and Experiment(vectorize=False).vectorize == "off"
 
 
 def test_drop_idle_keeps_what_a_strategy_uses():

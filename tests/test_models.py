@@ -70,7 +70,9 @@ def test_a_model_of_your_own():
         (f"{__name__}:ThreeOutputs", r"gives outputs of shape \(3,\); it must be \(10,\)"),
         (f"{__name__}:not_a_module", "made a int; it must make a torch.nn.Module"),
         ("no.such:Net", "cannot be imported"),
-        ("cnn-c", r"does not take inputs of shape \(1, 28, 28\)"),
+        (f"{__name__}:raises_nothing_in_particular", r"cannot be trained on inputs of shape \(1, 28, 28\) \(KeyError:"),
+        (f"{__name__}:Constant", "has no parameters to train"),
+        ("cnn-c", r"cannot be trained on inputs of shape \(1, 28, 28\)"),
     ],
 )
 def test_unfit_models_are_refused_in_one_line(name, message):
@@ -97,6 +99,37 @@ class WithBatchNorm(nn.Sequential):
 class ThreeOutputs(nn.Sequential):
     def __init__(self):
         super().__init__(nn.Flatten(), nn.Linear(784, 3))
+
+
+class ViewNet(nn.Module):
+    """`view`, as many tutorials write it, needs ordinary memory order; and it starts in double precision."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 5)
+        self.out = nn.Linear(4 * 12 * 12, 10)
+        self.double()
+
+    def forward(self, x):
+        return self.out(torch.max_pool2d(self.conv(x), 2).view(-1, 4 * 12 * 12))
+
+
+def test_a_model_that_views_its_inputs_can_be_trained(mnist):
+    from fedpns_ray import run
+
+    e = Experiment(
+        dataset="mnist", model=f"{__name__}:ViewNet", strategy="fedavg", rounds=1, nodes=5, samples_per_node=20
+    )
+    assert run(e).summary["rounds"] == 1
+
+
+class Constant(nn.Module):
+    def forward(self, x):
+        return torch.zeros(len(x), 10)
+
+
+def raises_nothing_in_particular():
+    raise KeyError
 
 
 def not_a_module():

@@ -19,11 +19,11 @@ from fedpns_ray.streams import stream
 from fedpns_ray.training import Worker, one_thread
 
 SMALL = {"nodes": 20, "samples_per_node": 50, "epochs": 2, "rounds": 25}
-NO_TIMES = ("seconds",)
+TIMES = ("seconds", "seconds_by_phase")
 
 
 def untimed(records):
-    return [{key: value for key, value in record.items() if key not in NO_TIMES} for record in records]
+    return [{key: value for key, value in record.items() if key not in TIMES} for record in records]
 
 
 def test_fedavg_is_what_it_says():
@@ -146,8 +146,13 @@ def test_a_folder_with_something_else_is_left_alone(tmp_path):
     (tmp_path / "papers" / "thesis.tex").write_text("years of work")
     with pytest.raises(InputError, match="is not empty and holds no experiment"):
         run(Experiment(**SMALL), tmp_path / "papers")
-    with pytest.raises(InputError, match="is a file"):
-        run(Experiment(**SMALL), tmp_path / "papers" / "thesis.tex")
+    for inside in ("thesis.tex", "thesis.tex/deeper"):
+        with pytest.raises(InputError, match="thesis.tex is a file; name a folder"):
+            run(Experiment(**SMALL), tmp_path / "papers" / inside)
+    (tmp_path / "papers" / "config.yaml").write_text("learning_rate: 3")
+    with pytest.raises(InputError, match="config.yaml is not an experiment's"):
+        run(Experiment(**SMALL), tmp_path / "papers")
+    (tmp_path / "papers" / "config.yaml").unlink()
     with pytest.raises(InputError, match="holds no experiment"):
         load(tmp_path / "papers")
 
@@ -172,13 +177,113 @@ def test_a_torn_line_and_later_rounds_are_done_again(tmp_path):
     assert [json.loads(line)["round"] for line in lines] == list(range(1, 26))
 
 
+@pytest.mark.parametrize("damage", ["lost lines", "no checkpoint", "empty checkpoint", "a wrong line"])
+def test_a_damaged_folder_begins_anew(tmp_path, damage):
+    e = Experiment(strategy="fedpns", **SMALL)
+    seen = []
+    with pytest.raises(Interrupted):
+        run(e, tmp_path / "r", seen.append, stop=lambda: len(seen) >= 20)
+    lines, checkpoint = tmp_path / "r" / "rounds.jsonl", tmp_path / "r" / "checkpoint.npz"
+    if damage == "lost lines":
+        lines.write_text("".join(line + "\n" for line in lines.read_text().splitlines()[:12]))
+    elif damage == "a wrong line":
+        lines.write_text(lines.read_text().replace('{"round": 7', '{"rou', 1))
+    elif damage == "no checkpoint":
+        checkpoint.unlink()
+    else:
+        checkpoint.write_bytes(b"")
+    again = []
+    resumed = run(e, tmp_path / "r", again.append)
+    assert [record["round"] for record in again] == list(range(1, 26))
+    assert untimed(resumed.records) == untimed(run(e).records) == untimed(load(tmp_path / "r").records)
+
+
+def test_stopping_leaves_a_checkpoint_where_it_stopped(tmp_path):
+    e, seen = Experiment(strategy="fedpns", **SMALL), []
+    with pytest.raises(Interrupted):
+        run(e, tmp_path / "r", seen.append, stop=lambda: len(seen) >= 13)
+    again = []
+    run(e, tmp_path / "r", again.append)
+    assert again[0]["round"] == 14
+
+
+def test_one_writer_a_folder(tmp_path, monkeypatch):
+    from fedpns_ray import recording
+
+    monkeypatch.setattr(recording, "LOCK_PATIENCE", 0.3)
+
+    def meanwhile(record):
+        with pytest.raises(InputError, match="is being written by another process"):
+            run(Experiment(**SMALL), tmp_path / "r")
+
+    run(Experiment(**SMALL | {"rounds": 1}), tmp_path / "r", meanwhile)
+
+
+def test_seconds_are_spent_once():
+    started = time.perf_counter()
+    result = run(Experiment(strategy="fedpns", **SMALL))
+    assert 0 < result.summary["seconds"] < time.perf_counter() - started
+    assert set(result.records[0]["seconds_by_phase"]) == {"draw", "train", "evaluate", "transfer", "aggregate"}
+
+
+def test_the_final_model_as_a_module(tmp_path):
+    import torch
+
+    result = run(Experiment(strategy="fedavg", **SMALL | {"rounds": 3}), tmp_path / "r")
+    s = build_population(result.experiment).samples
+    with torch.no_grad():
+        right = load(tmp_path / "r").module()(torch.from_numpy(s.test_x)).argmax(1).numpy() == s.test_y
+    assert right.mean() == pytest.approx(result.summary["last_accuracy"])
+
+
+@pytest.mark.parametrize("q", [0.4, 1.0])
+def test_nodes_that_drop_out(q):
+    """Simulated and seeded; the strategy sees only who returned."""
+    e = Experiment(strategy="fedpns", drop_probability=q, **SMALL)
+    result = run(e)
+    assert untimed(result.records) == untimed(run(e).records)
+    returned = [node for record in result.records for node in record["returned"]]
+    assert sum(len(r["drawn"]) for r in result.records) == 100
+    assert returned == [] if q == 1 else 35 < len(returned) < 85
+    for record in result.records:
+        assert set(record["returned"]) <= set(record["drawn"])
+        assert sorted(record["aggregated"] + record["excluded"]) == record["returned"]
+        floor = 0.7 * len(record["returned"])  # of what returned
+        assert not record["excluded"] or len(record["aggregated"]) + 1 > floor
+    if q == 1:
+        assert np.array_equal(result.weights, Worker(e, build_population(e)).initial_weights)
+        assert result.records[-1]["probability"] == [0.05] * 20
+
+
+def test_x_counts_only_draws_that_returned():
+    e = Experiment(strategy="fedpns", drop_probability=0.5, **SMALL)
+    result = run(e)
+    p, drawn, labelled = np.full(20, 0.05), np.zeros(20), np.zeros(20)
+    for record in result.records:
+        drawn[record["returned"]] += 1
+        labelled[record["labelled"]] += 1
+        others = np.setdiff1d(np.arange(20), record["labelled"])
+        x = labelled[record["labelled"]] / drawn[record["labelled"]]
+        decrement = p[record["labelled"]] * np.minimum((x + 0.7) ** 2, 1)
+        p[record["labelled"]] -= decrement
+        p[others] += decrement.sum() / len(others)
+        np.testing.assert_allclose(p, record["probability"], atol=1e-8)
+
+
+def test_slow_nodes_take_longer_and_change_nothing():
+    fast = Experiment(strategy="fedavg", **SMALL | {"rounds": 2})
+    slow = run(fast.but(slow_fraction=1.0, slow_seconds=0.05))
+    assert slow.records[0]["seconds_by_phase"]["train"] > 4 * 0.05
+    assert slow.summary["weights_sha256"] == run(fast).summary["weights_sha256"]
+
+
 def test_killed_at_any_moment_and_resumed_to_the_same_bits(tmp_path):
     """Real SIGKILLs, at moments that fall where they may."""
     e = Experiment(strategy="fedpns", **SMALL | {"rounds": 400, "samples_per_node": 300})
     config = tmp_path / "e.yaml"
     config.write_text(e.to_yaml())
     out = tmp_path / "r"
-    command = [sys.executable, "-m", "fedpns_ray.cli", "run", str(config), "--out", str(out), "--json"]
+    command = [sys.executable, "-m", "fedpns_ray.cli", "run", str(config), "--in-process", "--out", str(out), "--json"]
 
     def lines():
         return len((out / "rounds.jsonl").read_bytes().splitlines()) if (out / "rounds.jsonl").exists() else 0
@@ -196,7 +301,9 @@ def test_killed_at_any_moment_and_resumed_to_the_same_bits(tmp_path):
 
 
 def test_a_loss_that_is_no_number_is_null(tmp_path):
-    result = run(Experiment(strategy="fedavg", lr=1e38, **SMALL | {"rounds": 3}), tmp_path / "r")
+    e = Experiment(strategy="fedavg", lr=1e38, **SMALL | {"rounds": 3})
+    result = run(e, tmp_path / "r")
+    assert load(tmp_path / "r").summary == result.summary
     records = [json.loads(line) for line in (tmp_path / "r" / "rounds.jsonl").read_text().splitlines()]
     assert records[-1]["test_loss"] is None and "NaN" not in (tmp_path / "r" / "summary.json").read_text()
     assert result.summary["final_accuracy"] >= 0

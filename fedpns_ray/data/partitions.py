@@ -45,7 +45,7 @@ def node_sizes(rng: np.random.Generator, nodes: int, samples: int, spread: float
 def iid(rng: np.random.Generator, labels: NDArray[np.int64], sizes: NDArray[np.int64]) -> Held:
     """Every node draws from the whole set."""
     whole = Pile(rng, np.arange(len(labels)))
-    _refuse_too_many(int(sizes.max()), len(whole), "samples_per_node", "the training set has")
+    _refuse_too_many(int(sizes.max()), len(whole), "samples of the training set")
     return [whole.take(int(size)) for size in sizes]
 
 
@@ -64,9 +64,7 @@ def sigma_rho(
         chosen = rng.choice(classes, size=rho, replace=False)
         parts = [len(part) for part in np.array_split(np.arange(size), rho)]
         for label, part in zip(chosen, parts, strict=True):
-            _refuse_too_many(
-                part * rho, len(piles[label]) * rho, "samples_per_node", f"rho is {rho} and label {label} has"
-            )
+            _refuse_too_many(part, len(piles[label]), f"samples of label {label}")
         held.append(np.concatenate([piles[label].take(part) for label, part in zip(chosen, parts, strict=True)]))
     return held
 
@@ -80,9 +78,7 @@ def dirichlet(
     for size in sizes:
         counts = rng.multinomial(int(size), rng.dirichlet(np.full(classes, concentration)))
         for label, count in enumerate(counts):
-            _refuse_too_many(
-                int(count), len(piles[label]), "samples_per_node", f"one node drew label {label}, which has"
-            )
+            _refuse_too_many(int(count), len(piles[label]), f"samples of label {label}")
         held.append(np.concatenate([piles[label].take(int(count)) for label, count in enumerate(counts)]))
     return held
 
@@ -103,13 +99,11 @@ def shards(rng: np.random.Generator, labels: NDArray[np.int64], sizes: NDArray[n
         mine = [cut[k] for k in order[node * shards_per_node : (node + 1) * shards_per_node]]
         parts = [len(part) for part in np.array_split(np.arange(size), shards_per_node)]
         for piece, part in zip(mine, parts, strict=True):
-            _refuse_too_many(
-                part * shards_per_node, len(piece) * shards_per_node, "samples_per_node", "its shards have"
-            )
+            _refuse_too_many(part, len(piece), "samples of a shard")
         held.append(np.concatenate([rng.permutation(piece)[:part] for piece, part in zip(mine, parts, strict=True)]))
     return held
 
 
-def _refuse_too_many(wanted: int, there: int, field: str, whose: str) -> None:
+def _refuse_too_many(wanted: int, there: int, what: str) -> None:
     if wanted > there:
-        raise InputError(f"{field}: {wanted} is not allowed; {whose} {there}")
+        raise InputError(f"samples_per_node: a node would hold {wanted} {what}, of which there are {there}; lower it")

@@ -72,7 +72,7 @@ def load(name: str, root: Path | None = None) -> Samples:
     try:
         with np.load(prepared) as arrays:
             return Samples(**{key: arrays[key] for key in arrays.files}, mean=mean, deviation=deviation)
-    except (OSError, ValueError, TypeError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, ValueError, TypeError, zipfile.BadZipFile) as error:
         raise InputError(
             f"dataset: {prepared} is damaged ({error}); `fedpns data fetch {name}` writes it anew"
         ) from None
@@ -83,15 +83,13 @@ def fetch(name: str, root: Path | None = None) -> Path:
     root = root or data_root()
     try:
         root.mkdir(parents=True, exist_ok=True)
-        binary = name == "cifar10" and (root / "cifar-10-batches-bin").is_dir()
-        train, test = _cifar10_binary(root) if binary else _torchvision(name, root)
+        train, test = _official(name, root, download=True)
         prepared, partial = root / f"{name}.npz", root / f"{name}.{os.getpid()}.partial.npz"
         np.savez(partial, train_x=train[0], train_y=train[1], test_x=test[0], test_y=test[1])
         partial.replace(prepared)
-    except (OSError, RuntimeError) as error:
-        reason = " ".join(str(error).split())[:160] or type(error).__name__
+    except (OSError, EOFError, RuntimeError, lzma.LZMAError) as error:
         raise InputError(
-            f"dataset: {name} is not in {root} and could not be fetched ({reason}); "
+            f"dataset: {name} is not in {root} and could not be fetched ({_reason(error)}); "
             f"with a network: `fedpns data fetch {name}`, or point FEDPNS_DATA at a folder that holds it"
         ) from None
     return prepared
@@ -103,8 +101,10 @@ def verify(name: str, root: Path | None = None) -> None:
     if not (root / f"{name}.npz").exists():
         raise InputError(f"dataset: {name} is not in {root}; `fedpns data fetch {name}`")
     samples = load(name, root)
-    binary = name == "cifar10" and (root / "cifar-10-batches-bin").is_dir()
-    train, test = _cifar10_binary(root) if binary else _torchvision(name, root, download=False)
+    try:
+        train, test = _official(name, root, download=False)
+    except (OSError, EOFError, RuntimeError, lzma.LZMAError) as error:
+        raise InputError(f"dataset: the official files of {name} in {root} cannot be read ({_reason(error)})") from None
     ours: tuple[NDArray[Any], ...] = (samples.train_x, samples.train_y, samples.test_x, samples.test_y)
     official: tuple[NDArray[Any], ...] = (*train, *test)
     if not all(np.array_equal(a, b) for a, b in zip(ours, official, strict=True)):
@@ -114,7 +114,16 @@ def verify(name: str, root: Path | None = None) -> None:
 Half = tuple[NDArray[np.uint8], NDArray[np.int64]]
 
 
-def _torchvision(name: str, root: Path, download: bool = True) -> tuple[Half, Half]:
+def _official(name: str, root: Path, download: bool) -> tuple[Half, Half]:
+    binary = name == "cifar10" and (root / "cifar-10-batches-bin").is_dir()
+    return _cifar10_binary(root) if binary else _torchvision(name, root, download)
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split())[:160] or type(error).__name__
+
+
+def _torchvision(name: str, root: Path, download: bool) -> tuple[Half, Half]:
     """Read by torchvision, which downloads with progress and checks MD5 sums; imported only when it is needed."""
     from fedpns_ray.data.torchvision_import import torchvision_datasets
 
@@ -137,9 +146,11 @@ def _check_md5(raw: Path, resources: list[tuple[str, str]], missing_is_fine: boo
     for name, md5 in resources:
         packed, unpacked = raw / name, raw / name.removesuffix(".gz")
         if not packed.exists():
-            if missing_is_fine:
+            if missing_is_fine and not unpacked.exists():
                 continue
-            raise InputError(f"dataset: {packed} is missing")
+            raise InputError(
+                f"dataset: {packed} is missing, so nothing vouches for {unpacked.name}; delete it and fetch"
+            )
         if hashlib.md5(packed.read_bytes(), usedforsecurity=False).hexdigest() != md5:
             raise InputError(f"dataset: {packed} does not have its official checksum; delete it and fetch again")
         if unpacked.exists() and unpacked.read_bytes() != gzip.decompress(packed.read_bytes()):

@@ -31,7 +31,7 @@ def synthetic(
     """`sizes` counts a node's samples before its 80 / 20 split; every node draws from a stream of its own."""
     if test_nodes == "iid" and iid_nodes == 0:
         raise InputError(
-            "sigma: no node is i.i.d., so test_nodes: iid leaves no test set; raise sigma or use test_nodes: all"
+            f"sigma: none of {len(sizes)} nodes is i.i.d., so test_nodes: iid leaves no test set; raise sigma or use test_nodes: all"
         )
     deviation = np.sqrt(np.arange(1, FEATURES + 1) ** -1.2)
     shared = _labeller(labeller_stream)
@@ -55,9 +55,7 @@ def synthetic(
     x, y = np.concatenate(features), np.concatenate(labels).astype(np.int64)
     held, tested = np.concatenate(train), np.concatenate(test)
     if not len(tested):
-        raise InputError(
-            f"samples_per_node: {int(sizes.max())} leaves no sample for the test set; it must be at least 5"
-        )
+        raise InputError(f"samples_per_node: nodes of {int(sizes.max())} samples leave none for the test set; raise it")
     samples = Samples(x[held], y[held], x[tested], y[tested])
     offsets = np.concatenate([[0], np.cumsum(train_sizes)])
     return Population(samples, np.arange(len(held)), offsets, np.arange(len(sizes)) < iid_nodes)

@@ -37,7 +37,7 @@ def table(results: Sequence[Result]) -> pd.DataFrame:
 
 def _row(label: str, group: list[Result], target: str | None) -> dict[str, Any]:
     def mean(key: str) -> float:
-        return float(np.mean([result.summary[key] for result in group]))
+        return float(np.mean([np.nan if r.summary[key] is None else r.summary[key] for r in group]))
 
     return {
         "strategy": label,

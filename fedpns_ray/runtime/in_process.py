@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpns_ray.rounds import Metrics
+from fedpns_ray.rounds import Clock, Metrics
 from fedpns_ray.strategies.parts import Updates, Vector
 from fedpns_ray.training import Worker
 
@@ -15,14 +15,23 @@ from fedpns_ray.training import Worker
 class InProcessExecutor:
     """One worker, asked directly."""
 
-    def __init__(self, worker: Worker, test_size: int) -> None:
-        self._worker, self.test_size = worker, test_size
+    def __init__(self, worker: Worker) -> None:
+        self._worker, self.test_size = worker, worker.test_size
+        self._test: PendingTest | None = None
+        self.spent: dict[str, float] = {}
 
     def train(self, weights: Vector, round: int, node_ids: Sequence[int]) -> Updates:
-        return self._worker.train(weights, round, node_ids)
+        clock = Clock()
+        updates = self._worker.train(weights, round, node_ids)
+        train = clock.lap()
+        if self._test:
+            self._test.run()
+        self.spent = {"train": train, "evaluate": clock.lap(), "transfer": 0.0}
+        return updates
 
     def evaluate(self, weights: Vector) -> Callable[[], Metrics]:
-        return lambda: total(self._worker.test(weights, range(self._worker.test_chunks)), self.test_size)
+        self._test = PendingTest(lambda: self._worker.test(weights, range(self._worker.test_chunks)), self.test_size)
+        return self._test.result
 
     def local_losses(self, weights: Vector, node_ids: Sequence[int]) -> NDArray[np.float64]:
         return self._worker.local_losses(weights, node_ids)
@@ -31,7 +40,23 @@ class InProcessExecutor:
         return self._worker.check_loss(weights, samples)
 
 
-def total(chunks: NDArray[np.float64], test_size: int) -> Metrics:
-    """Chunks of the test set, added up in their order."""
-    correct, loss = np.add.reduce(chunks, axis=0)
-    return Metrics(float(correct) / test_size, float(loss) / test_size)
+class PendingTest:
+    """A test of a model that runs once: beside the next training, or when its result is asked for."""
+
+    def __init__(self, chunks: Callable[[], NDArray[np.float64]], test_size: int) -> None:
+        self._chunks, self._test_size = chunks, test_size
+        self._rows: NDArray[np.float64] | None = None
+
+    def run(self) -> None:
+        if self._rows is None:
+            self.fill(self._chunks())
+
+    def fill(self, rows: NDArray[np.float64]) -> None:
+        """One row a chunk of the test set, in their order."""
+        self._rows = rows
+
+    def result(self) -> Metrics:
+        self.run()
+        assert self._rows is not None
+        correct, loss = np.add.reduce(self._rows, axis=0)
+        return Metrics(float(correct) / self._test_size, float(loss) / self._test_size)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedpns_ray.config import Experiment
 from fedpns_ray.data import Population
-from fedpns_ray.recording import RunFolder, summarise
+from fedpns_ray.recording import RunFolder, plain, summarise
 from fedpns_ray.result import Result
 from fedpns_ray.rounds import Executor, Progress, Record, rounds
 from fedpns_ray.strategies.parts import Nodes, Vector
@@ -35,14 +35,16 @@ def serve(
     folder = RunFolder(out) if out else None
     records = folder.open(experiment, progress, strategy) if folder else []
     try:
-        for record in rounds(experiment, strategy, executor, progress):
+        for record in map(plain, rounds(experiment, strategy, executor, progress)):
+            t = record["round"]
             records.append(record)
             if folder:
                 folder.append(record)
-                if record["round"] % CHECKPOINT_EVERY == 0 or record["round"] == experiment.rounds or stop():
-                    folder.checkpoint(progress, strategy)
             on_round(record)
-            if stop() and record["round"] < experiment.rounds:
+            stopping = stop() and t < experiment.rounds
+            if folder and (t % CHECKPOINT_EVERY == 0 or t == experiment.rounds or stopping):
+                folder.checkpoint(progress, strategy)
+            if stopping:
                 return None
         summary = summarise(experiment, records, progress.weights, population.summary())
         if folder:

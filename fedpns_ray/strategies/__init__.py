@@ -7,6 +7,7 @@ class and one line in `PARTS`; a part of your own needs no line: name it by its 
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -53,10 +54,13 @@ PRESETS: dict[str, Preset] = {
 def import_path(path: str, field: str) -> Any:
     """The object that `package.module:Name` names."""
     module, _, name = path.partition(":")
+    if not re.fullmatch(r"[\w.]*\w", module) or not name.isidentifier():
+        raise InputError(f"{field}: {path!r} is not allowed; it must be like package.module:Name")
     try:
         return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"{field}: {path} cannot be imported ({error})") from error
+    except Exception as error:  # the module is the user's: whatever it raises is for them to see
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise InputError(f"{field}: {path} cannot be imported ({reason})") from error
 
 
 def find_preset(name: str) -> Preset:
@@ -67,7 +71,7 @@ def find_preset(name: str) -> Preset:
         if isinstance(preset, Preset):
             return preset
         raise InputError(f"strategy: {name} is not a fedpns_ray.strategies.Preset")
-    raise InputError(f"strategy: {name} is unknown; there are {', '.join(PRESETS)}, or package.module:NAME")
+    raise InputError(f"strategy: {name!r} is unknown; there are {', '.join(PRESETS)}, or package.module:NAME")
 
 
 def find_part(kind: str, name: str) -> type[Part]:
@@ -78,13 +82,21 @@ def find_part(kind: str, name: str) -> type[Part]:
         if isinstance(part, type) and issubclass(part, KINDS[kind]):
             return part
         raise InputError(f"{kind}: {name} is not a subclass of fedpns_ray.strategies.{KINDS[kind].__name__}")
-    raise InputError(f"{kind}: {name} is unknown; there are {', '.join(PARTS[kind])}, or package.module:Class")
+    raise InputError(f"{kind}: {name!r} is unknown; there are {', '.join(PARTS[kind])}, or package.module:Class")
 
 
 def parameters_of(parts: Mapping[str, str]) -> dict[str, type[Part]]:
     """Parameter name → the part that takes it, for a choice of parts (kind → name)."""
-    chosen = (find_part(kind, parts[kind]) for kind in KINDS)
-    return {field: part for part in chosen for field in part.model_fields}
+    takers: dict[str, type[Part]] = {}
+    for kind in KINDS:
+        part = find_part(kind, parts[kind])
+        for field in part.model_fields:
+            if field in takers:
+                raise InputError(
+                    f"{kind}: {parts[kind]!r} is not allowed; {takers[field].name} has a parameter {field} too"
+                )
+            takers[field] = part
+    return takers
 
 
 def known_parameters() -> dict[str, list[type[Part]]]:

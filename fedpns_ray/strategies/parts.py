@@ -80,7 +80,7 @@ class Outcome:
     """What a round made of its updates."""
 
     weights: Vector
-    aggregated: tuple[int, ...]
+    aggregated: tuple[int, ...] = ()
     labelled: tuple[int, ...] = ()
     excluded: tuple[int, ...] = ()
     notes: dict[str, Any] = field(default_factory=dict)

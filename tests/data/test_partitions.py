@@ -92,9 +92,14 @@ def test_dirichlet_concentration_moves_from_skewed_to_even():
 
 
 def test_too_many_samples_for_a_label_is_refused(mnist):
-    with pytest.raises(InputError, match=r"samples_per_node: 7000 is not allowed; rho is 1 and label \d has"):
+    with pytest.raises(
+        InputError,
+        match=r"samples_per_node: a node would hold 7000 samples of label \d, of which there are \d{4}; lower it",
+    ):
         build_population(Experiment(dataset="mnist", samples_per_node=7000))
-    with pytest.raises(InputError, match="samples_per_node: 70000 is not allowed; the training set has 60000"):
+    with pytest.raises(
+        InputError, match="a node would hold 70000 samples of the training set, of which there are 60000"
+    ):
         build_population(Experiment(dataset="mnist", samples_per_node=70000, partition="iid"))
 
 
@@ -140,8 +145,8 @@ def test_varrho_is_a_variance():
 
 
 def test_synthetic_without_a_test_set_is_refused():
-    with pytest.raises(InputError, match="sigma: no node is i.i.d."):
+    with pytest.raises(InputError, match="sigma: none of 50 nodes is i.i.d."):
         build_population(Experiment(sigma=0))
     assert build_population(Experiment(sigma=0, test_nodes="all", samples_per_node=10)).count == 50
-    with pytest.raises(InputError, match="samples_per_node: 2 leaves no sample"):
+    with pytest.raises(InputError, match="samples_per_node: nodes of 2 samples leave none"):
         build_population(Experiment(samples_per_node=2))

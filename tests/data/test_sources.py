@@ -63,6 +63,29 @@ def test_a_changed_unpacked_file_is_refused(small_root):
         sources.verify("mnist", small_root)
 
 
+def test_an_unpacked_file_that_nothing_vouches_for_is_refused(small_root):
+    sources.fetch("mnist", small_root)
+    (small_root / "mnist.npz").unlink()
+    (small_root / "MNIST" / "raw" / "train-labels-idx1-ubyte.gz").unlink()
+    with pytest.raises(InputError, match="nothing vouches for train-labels-idx1-ubyte"):
+        sources.fetch("mnist", small_root)
+
+
+def test_partial_data_is_one_line(tmp_path, cifar10):
+    (tmp_path / "cifar-10-batches-bin").mkdir()
+    with pytest.raises(InputError, match="could not be fetched"):
+        sources.load("cifar10", tmp_path)
+    (tmp_path / "cifar-10-batches-bin" / "data_batch_1.bin.xz").write_bytes(b"not xz")
+    with pytest.raises(InputError, match="could not be fetched"):
+        sources.load("cifar10", tmp_path)
+    (tmp_path / "cifar10.npz").write_bytes((sources.data_root() / "cifar10.npz").read_bytes())
+    with pytest.raises(InputError, match="the official files of cifar10 in .* cannot be read"):
+        sources.verify("cifar10", tmp_path)
+    (tmp_path / "mnist.npz").write_bytes(b"")
+    with pytest.raises(InputError, match="is damaged"):
+        sources.load("mnist", tmp_path)
+
+
 def test_a_damaged_or_changed_npz_is_refused(small_root):
     prepared = sources.fetch("mnist", small_root)
     samples = sources.load("mnist", small_root)

@@ -81,7 +81,7 @@ def test_a_part_of_your_own_by_import_path():
         find_part("aggregation", path)
     with pytest.raises(InputError, match="cannot be imported"):
         find_part("selection", "no.such.module:Thing")
-    with pytest.raises(InputError, match="strategy: fedsgd is unknown; there are fedavg"):
+    with pytest.raises(InputError, match="strategy: 'fedsgd' is unknown; there are fedavg"):
         find_preset("fedsgd")
 
 
