@@ -15,14 +15,15 @@ from typing import Any, NoReturn, get_args
 from rich.console import Console
 from rich.table import Table
 
-from fedpns_ray.config import DATASETS, Experiment, drop_idle, read_yaml
+from fedpns_ray.config import DATASETS, Experiment, drop_idle, overridden, read_yaml
 from fedpns_ray.errors import InputError
-from fedpns_ray.strategies import PARTS, PRESETS, describe_default, find_part, known_parameters
+from fedpns_ray.runtime.layout import Layout
+from fedpns_ray.strategies import KINDS, PARTS, PRESETS, describe_default, find_part, known_parameters
 
 Command = Callable[[argparse.Namespace], int]
 
-console = Console(highlight=False)
-messages = Console(stderr=True, highlight=False)
+console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 140)
+messages = Console(stderr=True, highlight=False, markup=False)
 
 SECTIONS = {
     "strategy": ("strategy", "selection", "objective", "aggregation"),
@@ -34,6 +35,7 @@ SECTIONS = {
         "model", "vectorize", "fraction", "rounds", "epochs", "batch_size", "lr", "lr_decay", "lr_floor",
         "evaluate_every", "seed",
     ),
+    "simulated behaviour of nodes": ("drop_probability", "slow_fraction", "slow_seconds"),
 }  # fmt: skip
 
 RUN_EXAMPLES = """examples:
@@ -41,6 +43,8 @@ RUN_EXAMPLES = """examples:
   fedpns run --strategy fedpns --dataset mnist --sigma 0.2 --rho 1 --out runs/first
   fedpns run --strategy fedavg --selection half --dataset mnist --sigma 0.5 --rounds 50
   fedpns run my.yaml --seed 2 --json                             settings from a file, one changed, summary to stdout
+  fedpns run --dataset mnist --nodes-per-actor 1                 the paper's picture: one node, one actor
+  fedpns run --dataset mnist --gpus-per-actor 0.25 --address auto
 """
 COMPARE_EXAMPLES = """examples:
   fedpns compare --strategies fedpns,fedavg --rounds 100
@@ -64,6 +68,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    sys.path.insert(0, str(Path.cwd()))  # for --model mynets:Net beside the user
     try:
         options = build_parser().parse_args(arguments)
         code: int = options.command(options)
@@ -90,11 +95,16 @@ def build_parser() -> Parser:
     _add_settings(run)
     run.add_argument("--out", type=Path, metavar="DIR", help="folder of the run (default: runs/NAME, by its settings)")
     run.add_argument("--json", action="store_true", help="print the summary as JSON, and nothing else")
+    _add_layout(run)
 
     compare = command("compare", compare_command, "Run several strategies and seeds side by side.", COMPARE_EXAMPLES)
     _add_settings(compare, without=("strategy", "seed"))
-    compare.add_argument("--strategies", default="fedpns,fedavg", help="names, separated by commas (%(default)s)")
-    compare.add_argument("--seeds", default="1", help="such as 1-5 or 1,3,7 (%(default)s)")
+    compare.add_argument(
+        "--strategies",
+        default="fedpns,fedavg",
+        help="names, separated by commas; the file's strategy does not count (default: %(default)s)",
+    )
+    compare.add_argument("--seeds", help="such as 1-5 or 1,3,7 (default: the file's seed, or 1)")
     compare.add_argument("--out", type=Path, metavar="DIR", help="folder of all runs (default: runs/compare-NAME)")
     compare.add_argument("--json", action="store_true", help="print the table as JSON, and nothing else")
 
@@ -133,6 +143,52 @@ def _add_settings(parser: argparse.ArgumentParser, without: Sequence[str] = ()) 
         default = describe_default(parts[0], name)
         takers = " or ".join(part.name for part in parts)
         group.add_argument(_flag(name), dest=f"set.{name}", metavar="X", help=f"{takers}: {what} Default: {default}.")
+    group.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="any setting, such as a parameter of your own part",
+    )
+
+
+def _add_layout(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("layout: where it runs; changes nothing but speed")
+    group.add_argument("--actors", metavar="N", help="Ray actors that share the work (default: every core or GPU)")
+    group.add_argument("--nodes-per-actor", metavar="N", help="nodes with a home; 1: one node, one actor")
+    group.add_argument(
+        "--gpus-per-actor", metavar="X", help="fraction of a GPU, or several GPUs (default: up to 4 share one)"
+    )
+    group.add_argument(
+        "--cpus-per-actor", metavar="X", help="CPUs that Ray reserves for an actor (default: 1, or its share)"
+    )
+    group.add_argument("--in-process", action="store_true", help="no Ray: everything in this process")
+    group.add_argument(
+        "--address", help="join the Ray cluster there (auto: the one on this machine; default: RAY_ADDRESS)"
+    )
+    group.add_argument(
+        "--profile", action="store_true", help="print where the time went; save Ray's timeline in the folder"
+    )
+
+
+def _layout(options: argparse.Namespace) -> Layout | None:
+    """What the flags ask for; None is in-process."""
+    asked: dict[str, Any] = {}
+    for name, kind in (("actors", int), ("nodes_per_actor", int), ("gpus_per_actor", float), ("cpus_per_actor", float)):
+        text = getattr(options, name)
+        if text is None:
+            continue
+        try:
+            asked[name] = kind(text)
+        except ValueError:
+            raise InputError(
+                f"{name}: {text!r} is not allowed; it must be a {'whole ' * (kind is int)}number"
+            ) from None
+    if not options.in_process:
+        return Layout(**asked)
+    for name in (*asked, *(["address"] if options.address else [])):
+        raise InputError(f"{name}: {getattr(options, name)} is not allowed beside --in-process")
+    return None
 
 
 def _flag(name: str) -> str:
@@ -154,9 +210,15 @@ def _help(name: str) -> str:
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
-    settings = read_yaml(options.config) if options.config else {}
+    """The file's settings, overridden by flags."""
     flags = {key.removeprefix("set."): value for key, value in vars(options).items() if key.startswith("set.")}
-    return settings | {key: value for key, value in flags.items() if value is not None}
+    given = {key: value for key, value in flags.items() if value is not None}
+    for text in options.set:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"set: {text!r} is not allowed; it must be like key=value")
+        given[key] = value
+    return overridden(read_yaml(options.config) if options.config else {}, given)
 
 
 def parse_seeds(text: str) -> list[int]:
@@ -179,7 +241,7 @@ def _stop_on_signal() -> Iterator[Any]:
         if asked:
             raise KeyboardInterrupt
         asked.append(number)
-        messages.print("[dim]stopping after this round …[/dim]")
+        messages.print("stopping after this round …")
 
     before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -189,7 +251,7 @@ def _stop_on_signal() -> Iterator[Any]:
             signal.signal(number, old)
 
 
-def _run_all(experiments: dict[Path, Experiment], quiet: bool) -> list[Any] | None:
+def _run_all(experiments: dict[Path, Experiment], quiet: bool, **where: Any) -> list[Any] | None:
     """Run one experiment after another with a progress bar; None if stopped by a signal."""
     from fedpns_ray.api import Interrupted, run
     from fedpns_ray.progress import Bars
@@ -199,7 +261,7 @@ def _run_all(experiments: dict[Path, Experiment], quiet: bool) -> list[Any] | No
         for out, experiment in experiments.items():
             bars.begin(experiment)
             try:
-                results.append(run(experiment, out, bars.advance, stop))
+                results.append(run(experiment, out, bars.advance, stop, say=messages.print, **where))
             except (Interrupted, KeyboardInterrupt):
                 bars.close()
                 messages.print(f"stopped; the same command goes on where {out} stands")
@@ -211,7 +273,9 @@ def _run_all(experiments: dict[Path, Experiment], quiet: bool) -> list[Any] | No
 def run_command(options: argparse.Namespace) -> int:
     experiment = Experiment(**_settings(options))
     out = options.out or Path("runs") / _name(experiment)
-    results = _run_all({out: experiment}, quiet=options.json)
+    layout = _layout(options)
+    timeline = out / "timeline.json" if options.profile and layout else None
+    results = _run_all({out: experiment}, quiet=options.json, layout=layout, address=options.address, timeline=timeline)
     if results is None:
         return 130
     (result,) = results
@@ -220,34 +284,68 @@ def run_command(options: argparse.Namespace) -> int:
         return 0
     s = result.summary
     reached = [f"{float(k):.0%} in {r} rounds" for k, r in s["rounds_to"].items() if r]
-    console.print(
-        f"{experiment.label}: final accuracy [bold]{s['final_accuracy']:.2%}[/bold], loss {s['last_loss']:.4f}"
-    )
+    final, loss = _number(s["final_accuracy"], ".2%"), _number(s["last_loss"], ".4f")
+    console.print(f"{experiment.label}: final accuracy {final}, loss {loss}")
     console.print(f"reached {', '.join(reached[-3:]) or 'no target accuracy'}")
     console.print(f"weights {s['weights_sha256'][:16]}…, written to {out}", soft_wrap=True)
+    if options.profile:
+        _print_profile(result)
     return 0
 
 
-def _name(experiment: Experiment) -> str:
-    """A folder name that two experiments share only if they are the same one (but for its length)."""
+def _number(value: float | None, form: str) -> str:
+    """`-` for what is no number."""
+    return "-" if value is None or value != value else format(value, form)
+
+
+def _print_profile(result: Any) -> None:
+    """Where a round's time went, the median over rounds."""
+    import pandas as pd
+
+    phases = pd.DataFrame([record["seconds_by_phase"] for record in result.records]).median()
+    grid = Table(title="a round, median over rounds", title_justify="left")
+    for column in ("phase", "ms", "share"):
+        grid.add_column(column, justify="left" if column == "phase" else "right")
+    for phase, seconds in phases.items():
+        grid.add_row(str(phase), f"{1e3 * seconds:.2f}", f"{seconds / phases.sum():.1%}")
+    console.print(grid)
+
+
+def _name(*experiments: Experiment) -> str:
+    """A folder name that others share only if they are the same experiments (but for their length)."""
     import hashlib
 
-    digest = hashlib.sha256(experiment.but(rounds=1).to_yaml().encode()).hexdigest()[:8]
-    label = re.sub(r"[^\w+-]", "-", experiment.label)
-    return f"{experiment.dataset}-{label}-seed{experiment.seed}-{digest}"
+    digest = hashlib.sha256("".join(e.but(rounds=1).to_yaml() for e in experiments).encode()).hexdigest()[:8]
+    first = experiments[0]
+    what = f"{first.label}-seed{first.seed}" if len(experiments) == 1 else f"{len(experiments)}-runs"
+    return f"{first.dataset}-{re.sub(r'[^A-Za-z0-9_+-]', '-', what)}-{digest}"
+
+
+def _check_all(out: Path, runs: dict[Path, Experiment]) -> None:
+    """Refuse what cannot run before the first run begins."""
+    from fedpns_ray.api import check
+
+    if out.is_dir() and any(out.iterdir()) and not any(out.glob("*/config.yaml")):
+        raise InputError(f"out: {out} is not empty and holds no runs; name a new folder")
+    first_seed = next(iter(runs.values())).seed
+    for path, experiment in runs.items():
+        check(experiment, path, with_data=experiment.seed == first_seed)
 
 
 def compare_command(options: argparse.Namespace) -> int:
-    settings, seeds = _settings(options), parse_seeds(options.seeds)
+    settings = _settings(options)
+    seeds = parse_seeds(options.seeds or str(settings.get("seed", 1)))
     strategies = [name.strip() for name in options.strategies.split(",") if name.strip()]
     _refuse_useless(settings, strategies)
+    parts = {kind: settings[kind] for kind in KINDS if kind in settings}
     experiments = [
-        Experiment(**drop_idle(settings | {"strategy": strategy, "seed": seed}))
+        Experiment(**drop_idle(overridden(settings, {"strategy": strategy, "seed": seed} | parts)))
         for seed in seeds
         for strategy in strategies
     ]
-    out = options.out or Path("runs") / f"compare-{_name(experiments[0])}"
+    out = options.out or Path("runs") / _name(*experiments)
     runs = {out / f"{re.sub(r'[^A-Za-z0-9+_-]', '-', e.label)}-seed{e.seed}": e for e in experiments}
+    _check_all(out, runs)
     results = _run_all(runs, quiet=options.json)
     if results is None:
         return 130
@@ -277,17 +375,17 @@ def _refuse_useless(settings: dict[str, Any], strategies: list[str]) -> None:
 def _print_comparison(rows: Any) -> None:
     target = rows["target"].iloc[0]
     rounds_to = f"rounds to {float(target):.0%}" if target else "rounds to 50%"
-    grid = Table(title="mean over seeds; final: mean of the last 5 rounds", title_justify="left")
+    grid = Table(title="mean over seeds; final: mean of the last 5 tests", title_justify="left")
     for column in ("strategy", "seeds", "final accuracy", "best", "last loss", rounds_to, "seconds"):
-        grid.add_column(column, justify="left" if column == "strategy" else "right", no_wrap=column == "final accuracy")
+        grid.add_column(column, justify="left" if column == "strategy" else "right", no_wrap=True)
     for row in rows.itertuples():
         spread = f" ± {100 * row.interval:.2f}" if row.interval == row.interval else ""
         grid.add_row(
             row.strategy,
             str(row.seeds),
             f"{100 * row.final_accuracy:.2f}{spread} %",
-            f"{row.best_accuracy:.2%}",
-            f"{row.last_loss:.4f}",
+            _number(row.best_accuracy, ".2%"),
+            _number(row.last_loss, ".4f"),
             f"{row.rounds_to_target:.0f}" if target else "-",
             f"{row.seconds:.1f}",
         )
@@ -376,7 +474,7 @@ def doctor_command(options: argparse.Namespace) -> int:
         grid.add_column(column)
     findings = examine()
     for finding in findings:
-        grid.add_row({True: "[green]ok[/]", False: "[red]no[/]", None: "-"}[finding.ok], *finding[1:])
+        grid.add_row({True: "ok", False: "NO", None: "-"}[finding.ok], *finding[1:])
     console.print(grid)
     return 1 if any(finding.ok is False for finding in findings) else 0
 

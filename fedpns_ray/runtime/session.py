@@ -1,0 +1,65 @@
+"""Ray, joined or started: quiet, and gone afterwards if it was started here."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import ray
+
+from fedpns_ray.errors import InputError
+from fedpns_ray.runtime.layout import Machine
+
+os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's coming default; the present one warns
+
+
+@contextmanager
+def session(address: str | None = None) -> Iterator[None]:
+    """Join the cluster at `address` (or RAY_ADDRESS), or start a Ray of our own and shut it down at the end."""
+    if ray.is_initialized():
+        yield
+        return
+    address = address or os.environ.get("RAY_ADDRESS")
+    _refuse_unreachable(address)
+    quiet = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": True}
+    try:
+        if address:
+            ray.init(address=address, **quiet)
+        else:
+            ray.init(address="local", include_dashboard=False, **quiet)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"address: no Ray cluster can be joined at {address or 'local'} ({reason})") from None
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _refuse_unreachable(address: str | None) -> None:
+    """Ray would try for minutes; one look at the port tells."""
+    if not address or address in ("auto", "local"):
+        return
+    host, _, port = address.rpartition(":")
+    if "//" in address or not port.isdigit():
+        raise InputError(
+            f"address: {address} is not allowed; it must be auto or HOST:PORT (from afar, use `ray job submit`)"
+        )
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except (OSError, OverflowError) as error:
+        raise InputError(f"address: no Ray cluster answers at {address} ({error})") from None
+
+
+def machines() -> list[Machine]:
+    """What is free now on each machine that is alive."""
+    from ray._private.state import available_resources_per_node
+
+    alive = {node["NodeID"]: node["NodeManagerHostname"] for node in ray.nodes() if node["Alive"]}
+    free = available_resources_per_node()
+    return [
+        Machine(name, *(float(free.get(key, {}).get(what, 0)) for what in ("CPU", "GPU", "memory")))
+        for key, name in alive.items()
+    ]
