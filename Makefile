@@ -18,6 +18,7 @@ lint: $(READY)
 
 bench: $(READY) ## speed, as ratios measured in one run
 	$(BIN)/python -m benchmarks.optimal_aggregation
+	$(BIN)/python -m benchmarks.runtime
 
 reproduce-quick: $(READY) ## the paper's numbers for MNIST, sigma 0.2, rho 1 (a quarter of an hour on 2 cores)
 	$(BIN)/python -m pytest -m reproduction -s

@@ -8,11 +8,19 @@ if TYPE_CHECKING:
     from fedpns_ray.api import Interrupted, run
     from fedpns_ray.config import Experiment
     from fedpns_ray.result import Result, load
+    from fedpns_ray.runtime.layout import Layout
 
-__all__ = ["Experiment", "InputError", "Interrupted", "Result", "load", "run"]
+__all__ = ["Experiment", "InputError", "Interrupted", "Layout", "Result", "load", "run"]
 __version__ = "0.1.0"
 
-_HOME = {"Experiment": "config", "Interrupted": "api", "Result": "result", "load": "result", "run": "api"}
+_HOME = {
+    "Experiment": "config",
+    "Interrupted": "api",
+    "Layout": "runtime.layout",
+    "Result": "result",
+    "load": "result",
+    "run": "api",
+}
 
 
 def __getattr__(name: str) -> Any:

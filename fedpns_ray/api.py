@@ -11,6 +11,7 @@ from fedpns_ray.recording import RunFolder
 from fedpns_ray.result import Result, load
 from fedpns_ray.rounds import Record
 from fedpns_ray.runtime.layout import Layout
+from fedpns_ray.runtime.server import CHECKPOINT_EVERY, serve
 from fedpns_ray.strategies.parts import Nodes
 
 
@@ -27,6 +28,7 @@ def run(
     address: str | None = None,
     say: Callable[[str], None] = lambda message: None,
     timeline: Path | None = None,
+    checkpoint_every: int = CHECKPOINT_EVERY,
 ) -> Result:
     """Run an experiment. With a folder, a finished run is read and an unfinished one is continued.
 
@@ -46,13 +48,13 @@ def run(
     population = _checked_population(experiment)
     where = folder.path if folder else None
     if layout is None:
-        result = _in_process(experiment, population, where, on_round, stop)
+        result = _in_process(experiment, population, where, on_round, stop, checkpoint_every)
     else:
         from fedpns_ray.runtime.ray_run import run_on_ray
         from fedpns_ray.runtime.session import session
 
         with session(address):
-            result = run_on_ray(experiment, population, layout, where, on_round, stop, say, timeline)
+            result = run_on_ray(experiment, population, layout, where, on_round, stop, say, timeline, checkpoint_every)
     if result is None:
         raise Interrupted
     return result
@@ -81,11 +83,12 @@ def _in_process(
     out: Path | None,
     on_round: Callable[[Record], None],
     stop: Callable[[], bool],
+    checkpoint_every: int,
 ) -> Result | None:
     from fedpns_ray.runtime.in_process import InProcessExecutor
-    from fedpns_ray.runtime.server import serve
     from fedpns_ray.training import Worker, one_thread
 
     with one_thread():
         worker = Worker(experiment, population)
-        return serve(experiment, population, InProcessExecutor(worker), worker.initial_weights, out, on_round, stop)
+        executor = InProcessExecutor(worker)
+        return serve(experiment, population, executor, worker.initial_weights, out, on_round, stop, checkpoint_every)

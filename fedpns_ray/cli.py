@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedpns_ray.config import DATASETS, Experiment, drop_idle, overridden, read_yaml
-from fedpns_ray.errors import InputError
+from fedpns_ray.errors import InputError, LostError
 from fedpns_ray.runtime.layout import Layout
 from fedpns_ray.strategies import KINDS, PARTS, PRESETS, describe_default, find_part, known_parameters
 
@@ -76,6 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(f"fedpns: {error}", file=sys.stderr)
         return 2
+    except LostError as error:
+        print(f"fedpns: {' '.join(str(error).split())}; the same command goes on", file=sys.stderr)
+        return 1
     except BrokenPipeError:
         return 141
 
@@ -95,6 +98,9 @@ def build_parser() -> Parser:
     _add_settings(run)
     run.add_argument("--out", type=Path, metavar="DIR", help="folder of the run (default: runs/NAME, by its settings)")
     run.add_argument("--json", action="store_true", help="print the summary as JSON, and nothing else")
+    run.add_argument(
+        "--checkpoint-every", default="10", metavar="K", help="rounds between two checkpoints (%(default)s)"
+    )
     _add_layout(run)
 
     compare = command("compare", compare_command, "Run several strategies and seeds side by side.", COMPARE_EXAMPLES)
@@ -273,9 +279,12 @@ def _run_all(experiments: dict[Path, Experiment], quiet: bool, **where: Any) -> 
 def run_command(options: argparse.Namespace) -> int:
     experiment = Experiment(**_settings(options))
     out = options.out or Path("runs") / _name(experiment)
-    layout = _layout(options)
+    layout, every = _layout(options), options.checkpoint_every
+    if not (every.isdigit() and int(every)):
+        raise InputError(f"checkpoint_every: {every!r} is not allowed; it must be a whole number above 0")
     timeline = out / "timeline.json" if options.profile and layout else None
-    results = _run_all({out: experiment}, quiet=options.json, layout=layout, address=options.address, timeline=timeline)
+    where = {"layout": layout, "address": options.address, "timeline": timeline, "checkpoint_every": int(every)}
+    results = _run_all({out: experiment}, quiet=options.json, **where)
     if results is None:
         return 130
     (result,) = results

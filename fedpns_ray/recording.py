@@ -103,10 +103,10 @@ class RunFolder:
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def open(self, experiment: Experiment, progress: Progress, strategy: Strategy) -> list[Record]:
+    def open(self, experiment: Experiment, progress: Progress, strategy: Strategy) -> None:
         """Begin, or go on from the last checkpoint: fills in `progress` and the strategy's state.
 
-        Returns the records that stand. What was recorded after the checkpoint is done again, to the same bits; without a
+        What was recorded after the checkpoint is done again, to the same bits; without a
         checkpoint that can be read, or with fewer records than it stands for, the run begins anew.
         """
         try:
@@ -125,7 +125,6 @@ class RunFolder:
         _write(self.path / "rounds.jsonl", b"".join(to_json(record) for record in standing))
         self._lines = (self.path / "rounds.jsonl").open("ab")
         self._events = SummaryWriter(str(self.path), purge_step=progress.round + 1, write_to_disk=True)
-        return standing
 
     def _read_checkpoint(self) -> dict[str, NDArray[Any]]:
         try:

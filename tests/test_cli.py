@@ -51,6 +51,7 @@ def in_an_empty_folder(tmp_path, monkeypatch):
         ("run --in-process --actors 2", "actors: 2 is not allowed beside --in-process"),
         ("run --address 127.0.0.1:1", "address: no Ray cluster answers at 127.0.0.1:1"),
         ("run --address ray://somewhere:10001", "address: ray://somewhere:10001 is not allowed; it must be auto or"),
+        ("run --checkpoint-every 0", "checkpoint_every: '0' is not allowed; it must be a whole number above 0"),
         ("run --set alpha", "set: 'alpha' is not allowed; it must be like key=value"),
         ("compare --nodes 15 --strategies fedpns,bn2", "candidates: 20 is not allowed; it must be between 3"),
         ("nothing", "argument COMMAND: invalid choice: 'nothing'"),

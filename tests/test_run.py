@@ -207,6 +207,17 @@ def test_stopping_leaves_a_checkpoint_where_it_stopped(tmp_path):
     assert again[0]["round"] == 14
 
 
+def test_checkpoints_come_every_k_rounds(tmp_path):
+    seen = []
+
+    def look(record):
+        path = tmp_path / "r" / "checkpoint.npz"
+        seen.append(int(np.load(path)["round"]) if path.exists() else 0)
+
+    run(Experiment(strategy="fedavg", **SMALL | {"rounds": 8}), tmp_path / "r", look, checkpoint_every=3)
+    assert seen == [0, 0, 0, 3, 3, 3, 6, 6]  # as they stood when each round was reported
+
+
 def test_one_writer_a_folder(tmp_path, monkeypatch):
     from fedpns_ray import recording
 

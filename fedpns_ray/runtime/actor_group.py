@@ -12,16 +12,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import ray
-from ray.exceptions import ActorUnavailableError, RayActorError
+from ray.exceptions import ActorUnavailableError, ObjectLostError, RayActorError
+
+from fedpns_ray.errors import LostError
 
 Share = TypeVar("Share")
 
 PATIENCE = 120.0
 """Seconds to wait for an actor to come back when none is left."""
-
-
-class ActorsLostError(RuntimeError):
-    """No actor is left, and none came back."""
 
 
 class ActorGroup:
@@ -59,7 +57,7 @@ class ActorGroup:
         deadline = time.monotonic() + PATIENCE
         while not (present := self.present):
             if time.monotonic() > deadline:
-                raise ActorsLostError(f"all {len(self._actors)} actors are lost and none came back in {PATIENCE:.0f} s")
+                raise LostError(f"all {len(self._actors)} node actors are lost; none came back in {PATIENCE:.0f} s")
             time.sleep(0.1)
         return present
 
@@ -80,7 +78,7 @@ class ActorGroup:
             position, share = waiting.pop(done)
             try:
                 results.append(ray.get(done))
-            except RayActorError:
+            except (RayActorError, ObjectLostError):  # the actor, or the machine that held its answer
                 if position not in self._away:
                     self._lose(position)
                 waiting |= self._call_all(split(share, self._wait_for_anyone()), call)

@@ -82,26 +82,31 @@ def plan(layout: Layout, machines: Sequence[Machine], nodes: int, drawn: int) ->
     gpus_per_actor = layout.gpus_per_actor
     if gpus_per_actor is None:
         each = min(ACTORS_PER_GPU, max(1, math.floor(cpus / gpus))) if gpus else 1
-        gpus_per_actor = _share(gpus, wanted or gpus * each) if gpus else 0.0
+        gpus_per_actor = _share([1.0] * gpus, wanted or gpus * each) if gpus else 0.0
     cpus_per_actor = layout.cpus_per_actor
     if cpus_per_actor is None:
-        cpus_per_actor = _share(cpus, wanted or 1)
+        cpus_per_actor = _share([m.cpus for m in machines], wanted or 1) or 1.0
+    cpus_per_actor = max(cpus_per_actor, SMALLEST_SHARE)
     slots = [_slots(machine, cpus_per_actor, gpus_per_actor) for machine in machines]
     actors = wanted or max(1, min(sum(slots), drawn))
     if actors > sum(slots):
         raise InputError(_refusal(layout, machines, actors, cpus_per_actor, gpus_per_actor, sum(slots), nodes))
     if not gpus_per_actor:
-        bundle = {"CPU": cpus_per_actor} if cpus_per_actor else {"CPU": SMALLEST_SHARE}
-        return Plan((bundle,) * actors, (1,) * actors, bundle["CPU"], 0.0, layout.nodes_per_actor)
+        return Plan(({"CPU": cpus_per_actor},) * actors, (1,) * actors, cpus_per_actor, 0.0, layout.nodes_per_actor)
     dealt = _deal(machines, slots, actors, gpus_per_actor)
     size = max(1.0, gpus_per_actor)
     bundles = tuple({"GPU": size, "CPU": _round(count * cpus_per_actor)} for count in dealt)
     return Plan(bundles, dealt, cpus_per_actor, gpus_per_actor, layout.nodes_per_actor)
 
 
-def _share(total: float, actors: float) -> float:
-    """An actor's share of a resource when `actors` use it: at most 1, and so that all fit."""
-    return min(1.0, math.floor(total / actors / SMALLEST_SHARE) * SMALLEST_SHARE) if actors else 1.0
+def _share(amounts: Sequence[float], actors: int) -> float:
+    """The largest share, at most 1, of which the amounts (of CPUs by machine, of each GPU) hold `actors`; 0 if none."""
+    low, high = 0, round(1 / SMALLEST_SHARE)
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = sum(math.floor(amount / (middle * SMALLEST_SHARE) + 1e-9) for amount in amounts) >= actors
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return _round(low * SMALLEST_SHARE)
 
 
 def _round(amount: float) -> float:
@@ -110,9 +115,7 @@ def _round(amount: float) -> float:
 
 def _slots(machine: Machine, cpus_per_actor: float, gpus_per_actor: float) -> int:
     """Actors that fit on a machine."""
-    limits = [machine.memory / ACTOR_MEMORY]
-    if cpus_per_actor:
-        limits.append(machine.cpus / cpus_per_actor + 1e-9)
+    limits = [machine.memory / ACTOR_MEMORY, machine.cpus / cpus_per_actor + 1e-9]
     if gpus_per_actor >= 1:
         limits.append(machine.gpus // gpus_per_actor)
     elif gpus_per_actor:

@@ -79,12 +79,11 @@ class RayExecutor:
     # --- sharing out --------------------------------------------------------------------------------------------
 
     def _work(self, weights: Vector, round: int, node_ids: Sequence[int], chunks: Sequence[int]) -> list[Work]:
-        sent, name = _sendable(weights), f"round {round}" if round else "last test"
-
-        def call(actor: Any, share: Share) -> Any:
-            return actor.work.options(name=name).remote(sent, round, share.node_ids, share.chunks)
-
-        return self._share_out(node_ids, chunks, call)
+        """Calls keep Ray's name for them, NodeActor.work: Ray remembers every name that a call was ever given."""
+        sent = _sendable(weights)
+        return self._share_out(
+            node_ids, chunks, lambda a, share: a.work.remote(sent, round, share.node_ids, share.chunks)
+        )
 
     def _share_out(
         self, node_ids: Sequence[int], chunks: Sequence[int], call: Callable[[Any, Share], Any]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fedpns_ray.config import Experiment
 from fedpns_ray.data import Population
-from fedpns_ray.errors import InputError
+from fedpns_ray.errors import InputError, LostError
 from fedpns_ray.result import Result
 from fedpns_ray.rounds import Record
 from fedpns_ray.runtime.layout import Layout, Plan, plan
@@ -24,6 +25,8 @@ from fedpns_ray.runtime.session import machines
 
 PLACED_WITHIN = 60.0
 """Seconds in which planned bundles must be placed; they fit by the plan, so longer means that somebody else took them."""
+FREED_WITHIN = 10.0
+"""Seconds to wait for resources that others hold."""
 LOOK_EVERY = 0.2
 """Seconds between two looks at a running server."""
 SERVER_RESTARTS = 3
@@ -39,11 +42,11 @@ def run_on_ray(
     on_round: Callable[[Record], None],
     stop: Callable[[], bool],
     say: Callable[[str], None],
-    timeline: Path | None = None,
+    timeline: Path | None,
+    checkpoint_every: int,
 ) -> Result | None:
     """Run an experiment on the Ray that is initialised; None if it was asked to stop before its end."""
-    drawn = int(experiment.parameters.get("candidates", experiment.per_round))
-    planned = plan(layout, machines(), experiment.nodes, drawn)
+    planned = _planned(layout, experiment, say)
     context = ray.get_runtime_context()
     name = f"{experiment.label} seed {experiment.seed} ({context.get_job_id()}-{next(_numbers)})"
     with _placed(planned) as group:
@@ -54,7 +57,7 @@ def run_on_ray(
             max_restarts=SERVER_RESTARTS,
             max_task_retries=SERVER_RESTARTS,
             scheduling_strategy=NodeAffinitySchedulingStrategy(context.get_node_id(), soft=False),  # where `out` is
-        ).remote(experiment, planned, group, out, name)
+        ).remote(experiment, planned, group, out, name, checkpoint_every)
         try:
             result = _follow(server, ray.put(population), on_round, stop, say)
             if timeline:
@@ -63,9 +66,24 @@ def run_on_ray(
         except RayTaskError as error:
             raise error.cause if isinstance(error.cause, Exception) else error from None
         except RayActorError as error:
-            raise RuntimeError(f"the server of the run was lost, {SERVER_RESTARTS + 1} times ({error})") from error
+            raise LostError(f"the server of the run was lost {SERVER_RESTARTS + 1} times ({error})") from error
         finally:
             ray.kill(server)
+
+
+def _planned(layout: Layout, experiment: Experiment, say: Callable[[str], None]) -> Plan:
+    """A plan for what is free. What would fit if others let go is waited for, aloud and not for long."""
+    drawn = int(experiment.parameters.get("candidates", experiment.per_round))
+    deadline = time.monotonic() + FREED_WITHIN
+    while True:
+        try:
+            return plan(layout, machines(), experiment.nodes, drawn)
+        except InputError:
+            plan(layout, machines(whole=True), experiment.nodes, drawn)  # never fits: refused at once
+            if time.monotonic() > deadline:
+                raise
+            say(f"the machines are busy; trying again for {deadline - time.monotonic():.0f} s")
+            time.sleep(1)
 
 
 def _follow(
@@ -77,20 +95,19 @@ def _follow(
 ) -> Result | None:
     """Tell of every round until the run is over."""
     run = server.run.remote([population])
-    told = News([], [])
-    stopping = False
+    ask = server.news.options(enable_task_events=False)  # no line in the dashboard for every look
+    told, stopping = 0, False
     while True:
         done, _ = ray.wait([run], timeout=LOOK_EVERY)
         try:
-            news: News = ray.get(server.news.remote(len(told.records), len(told.messages)))
+            news: News = ray.get(ask.remote(told))
         except ActorUnavailableError:
             continue
-        for record in news.records:
-            on_round(record)
         for message in news.messages:
             say(message)
-        told.records.extend(news.records)
-        told.messages.extend(news.messages)
+        for record in news.records:
+            on_round(record)
+            told = record["round"]
         if done:
             return ray.get(run)
         if stop() and not stopping:
@@ -100,6 +117,7 @@ def _follow(
 
 @contextmanager
 def _placed(planned: Plan) -> Iterator[PlacementGroup]:
+    free = sum(m.cpus for m in machines())
     group = placement_group(list(planned.bundles), strategy="SPREAD")
     try:
         if not group.wait(PLACED_WITHIN):
@@ -110,3 +128,6 @@ def _placed(planned: Plan) -> Iterator[PlacementGroup]:
         yield group
     finally:
         remove_placement_group(group)
+        deadline = time.monotonic() + 3
+        while time.monotonic() < deadline and sum(m.cpus for m in machines()) < free:
+            time.sleep(0.05)  # so that the next plan sees them free

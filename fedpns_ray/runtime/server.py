@@ -24,6 +24,7 @@ def serve(
     out: Path | None = None,
     on_round: Callable[[Record], None] = lambda record: None,
     stop: Callable[[], bool] = lambda: False,
+    checkpoint_every: int = CHECKPOINT_EVERY,
 ) -> Result | None:
     """Run an experiment to its end, from its folder's checkpoint if there is one.
 
@@ -33,19 +34,23 @@ def serve(
     strategy.begin(Nodes(population.sizes, population.iid, experiment.per_round))
     progress = Progress(initial_weights)
     folder = RunFolder(out) if out else None
-    records = folder.open(experiment, progress, strategy) if folder else []
+    records: list[Record] = []
+    if folder:
+        folder.open(experiment, progress, strategy)
     try:
         for record in map(plain, rounds(experiment, strategy, executor, progress)):
             t = record["round"]
-            records.append(record)
             if folder:
-                folder.append(record)
+                folder.append(record)  # not kept as well: a long run does not grow
+            else:
+                records.append(record)
             on_round(record)
             stopping = stop() and t < experiment.rounds
-            if folder and (t % CHECKPOINT_EVERY == 0 or t == experiment.rounds or stopping):
+            if folder and (t % checkpoint_every == 0 or t == experiment.rounds or stopping):
                 folder.checkpoint(progress, strategy)
             if stopping:
                 return None
+        records = folder.records() if folder else records
         summary = summarise(experiment, records, progress.weights, population.summary())
         if folder:
             folder.finish(progress.weights, summary)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,9 @@ from fedpns_ray.runtime.ray_executor import RayExecutor
 from fedpns_ray.runtime.server import serve
 from fedpns_ray.training import Worker
 
+NEWS = 1000
+"""Records kept for `news`, which is asked several times a second."""
+
 
 class News(NamedTuple):
     """What happened since somebody last asked."""
@@ -40,11 +44,21 @@ class ServerActor:
     If its process is lost, Ray starts it again and calls `run` again, which goes on from the folder's checkpoint.
     """
 
-    def __init__(self, experiment: Experiment, plan: Plan, group: PlacementGroup, out: Path | None, name: str) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        plan: Plan,
+        group: PlacementGroup,
+        out: Path | None,
+        name: str,
+        checkpoint_every: int,
+    ) -> None:
         torch.set_num_threads(1)
         self._experiment, self._plan, self._placement, self._out, self._name = experiment, plan, group, out, name
+        self._checkpoint_every = checkpoint_every
         self._stop = threading.Event()
-        self._news = News([], [])
+        self._records: deque[Record] = deque(maxlen=NEWS)
+        self._messages: list[str] = []
         self._tell_gauges = _gauges(name)
 
     def run(self, population: list[Any]) -> Result | None:
@@ -56,7 +70,14 @@ class ServerActor:
         costs = data.sizes.astype(np.float64) * self._experiment.epochs
         executor = RayExecutor(group, worker, costs, self._plan.nodes_per_actor)
         return serve(
-            self._experiment, data, executor, worker.initial_weights, self._out, self._on_round, self._stop.is_set
+            self._experiment,
+            data,
+            executor,
+            worker.initial_weights,
+            self._out,
+            self._on_round,
+            self._stop.is_set,
+            self._checkpoint_every,
         )
 
     def _start_actors(self, population: Any) -> ActorGroup:
@@ -76,16 +97,18 @@ class ServerActor:
         ]
         places = ray.get([actor.describe.remote() for actor in actors])
         if any(place["without_cuda"] for place in places):
-            self._news.messages.append("GPUs are assigned, but torch sees no CUDA: nodes train on the CPU")
-        return ActorGroup(actors, self._news.messages.append)
+            self._messages.append("GPUs are assigned, but torch sees no CUDA: nodes train on the CPU")
+        return ActorGroup(actors, self._messages.append)
 
     def _on_round(self, record: Record) -> None:
-        self._news.records.append(record)
+        self._records.append(record)
         self._tell_gauges(record)
 
-    def news(self, records: int, messages: int) -> News:
-        """What came after so many records and messages."""
-        return News(self._news.records[records:], self._news.messages[messages:])
+    def news(self, after: int) -> News:
+        """Records of the rounds after this one, and messages since the last call."""
+        said = len(self._messages)
+        messages, self._messages[:said] = self._messages[:said], []
+        return News([record for record in self._records if record["round"] > after], messages)
 
     def pid(self) -> int:
         return os.getpid()

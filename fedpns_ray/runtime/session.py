@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,6 +15,9 @@ from fedpns_ray.errors import InputError
 from fedpns_ray.runtime.layout import Machine
 
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's coming default; the present one warns
+os.environ.setdefault("RAY_task_events_max_num_task_in_gcs", "1000")  # else Ray remembers the last 100,000 calls
+
+RESOURCES = ("CPU", "GPU", "memory")
 
 
 @contextmanager
@@ -23,6 +28,7 @@ def session(address: str | None = None) -> Iterator[None]:
         return
     address = address or os.environ.get("RAY_ADDRESS")
     _refuse_unreachable(address)
+    on_sigterm = signal.getsignal(signal.SIGTERM)
     quiet = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": True}
     try:
         if address:
@@ -32,6 +38,8 @@ def session(address: str | None = None) -> Iterator[None]:
     except (ConnectionError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"address: no Ray cluster can be joined at {address or 'local'} ({reason})") from None
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, on_sigterm)  # Ray has put its own in its place
     try:
         yield
     finally:
@@ -53,13 +61,13 @@ def _refuse_unreachable(address: str | None) -> None:
         raise InputError(f"address: no Ray cluster answers at {address} ({error})") from None
 
 
-def machines() -> list[Machine]:
-    """What is free now on each machine that is alive."""
+def machines(whole: bool = False) -> list[Machine]:
+    """The machines that are alive, and what is free on them now; or, `whole`, all that they have."""
     from ray._private.state import available_resources_per_node
 
-    alive = {node["NodeID"]: node["NodeManagerHostname"] for node in ray.nodes() if node["Alive"]}
-    free = available_resources_per_node()
+    alive = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
+    resources = {k: node["Resources"] for k, node in alive.items()} if whole else available_resources_per_node()
     return [
-        Machine(name, *(float(free.get(key, {}).get(what, 0)) for what in ("CPU", "GPU", "memory")))
-        for key, name in alive.items()
+        Machine(node["NodeManagerHostname"], *(float(resources.get(k, {}).get(what, 0)) for what in RESOURCES))
+        for k, node in alive.items()
     ]

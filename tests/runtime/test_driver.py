@@ -1,0 +1,143 @@
+"""`fedpns run` on a Ray of its own, or on one that is there: stopped, killed, resumed; nothing left behind."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import psutil
+import pytest
+
+from fedpns_ray import Experiment, run
+
+E = Experiment(strategy="fedpns", nodes=10, fraction=0.3, samples_per_node=400, epochs=2, rounds=600)
+
+
+@pytest.fixture
+def bench(tmp_path):
+    """A folder, the command, and a mark that every process of the command inherits."""
+    (tmp_path / "e.yaml").write_text(E.to_yaml())
+    return Bench(tmp_path)
+
+
+class Bench:
+    def __init__(self, folder):
+        self.folder, self.mark = folder, uuid.uuid4().hex
+        self.command = [sys.executable, "-m", "fedpns_ray.cli", "run", "e.yaml", "--out", "r"]
+        self.environment = {**os.environ, "FEDPNS_TEST_MARK": self.mark}
+        self.environment.pop("RAY_ADDRESS", None)
+
+    def start(self, *more):
+        return subprocess.Popen(
+            [*self.command, *more], cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, start_new_session=True,
+        )  # fmt: skip
+
+    def lines(self):
+        path = self.folder / "r" / "rounds.jsonl"
+        return len(path.read_bytes().splitlines()) if path.exists() else 0
+
+    def wait_for_lines(self, process, count):
+        deadline = time.monotonic() + 90
+        while self.lines() < count:
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def left_behind(self, within=30):
+        """Processes that carry our mark, once they have had time to go."""
+        deadline = time.monotonic() + within
+        while True:
+            left = [p for p in psutil.process_iter() if self._is_ours(p)]
+            if not left or time.monotonic() > deadline:
+                return left
+            time.sleep(0.2)
+
+    def _is_ours(self, process):
+        try:
+            return process.status() != psutil.STATUS_ZOMBIE and process.environ().get("FEDPNS_TEST_MARK") == self.mark
+        except psutil.Error:
+            return False
+
+
+def test_stopped_killed_and_resumed_to_the_same_bits(bench):
+    for stop in (
+        lambda process: os.killpg(process.pid, signal.SIGINT),  # Ctrl-C reaches every process of the terminal
+        lambda process: process.terminate(),
+    ):
+        before, process = bench.lines(), bench.start()
+        bench.wait_for_lines(process, before + 15)
+        stop(process)
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == 130 and "the same command goes on" in err, err
+        assert before < bench.lines() < E.rounds and not bench.left_behind()
+
+    before, process = bench.lines(), bench.start()
+    bench.wait_for_lines(process, before + 25)
+    process.kill()
+    process.communicate()
+    # Ray's own two agents take a minute to go: they first try to tell a control store that is gone, too.
+    left = [p.name() for p in bench.left_behind(within=5) if not p.name().endswith("Agent")]
+    assert bench.lines() < E.rounds and not left
+
+    process = bench.start("--json", "--profile")
+    out, err = process.communicate(timeout=180)
+    assert process.returncode == 0 and err == "", err
+    assert json.loads(out)["weights_sha256"] == run(E).summary["weights_sha256"]
+    assert json.loads((bench.folder / "r" / "timeline.json").read_text())
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def test_as_a_job_on_a_cluster_that_is_there(bench, tmp_path_factory):
+    """`ray start`, `ray job submit`: the job's driver joins by RAY_ADDRESS, with Ray's token as it is by default."""
+    ray = str(Path(sys.executable).with_name("ray"))
+    port, dashboard = free_port(), free_port()
+    environment = {**bench.environment, "HOME": str(bench.folder), "RAY_DISABLE_IMPORT_WARNING": "1"}
+    temp = Path(f"/tmp/fp-{bench.mark[:6]}")  # sockets want a short path
+    token = subprocess.run([ray, "get-auth-token", "--generate"], env=environment, capture_output=True, text=True)
+    assert token.returncode == 0, token.stderr
+    head = subprocess.Popen(
+        [ray, "start", "--head", "--block", "--node-ip-address=127.0.0.1", f"--port={port}", "--num-cpus=2",
+         f"--dashboard-port={dashboard}", "--dashboard-agent-listen-port=0", f"--temp-dir={temp}",
+         "--disable-usage-stats"],
+        env=environment | {"RAY_AUTH_MODE": "token"}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            try:
+                socket.create_connection(("127.0.0.1", dashboard), timeout=1).close()
+                break
+            except OSError:
+                time.sleep(0.3)
+        out = bench.folder / "job"
+        short = ["--rounds", "30", "--actors", "2", "--out", str(out)]
+        done = subprocess.run(
+            [ray, "job", "submit", f"--address=http://127.0.0.1:{dashboard}", "--",
+             *bench.command[:4], str(bench.folder / "e.yaml"), *short],
+            env=environment | {"RAY_AUTH_MODE": "token"}, capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "final accuracy" in done.stdout
+        digest = json.loads((out / "summary.json").read_text())["weights_sha256"]
+        assert digest == run(E.but(rounds=30)).summary["weights_sha256"]
+    finally:
+        head.terminate()
+        try:
+            head.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            os.killpg(head.pid, signal.SIGKILL)
+            head.wait()
+    for process in bench.left_behind():
+        process.kill()

@@ -1,0 +1,169 @@
+"""The layout changes nothing but speed: the same weights and records, to the bit, wherever nodes live."""
+
+import os
+import signal
+import threading
+from collections import Counter
+
+import pytest
+import ray
+from ray.util import list_named_actors
+
+from fedpns_ray import Experiment, InputError, run
+from fedpns_ray.runtime.layout import Layout
+from tests.test_run import untimed
+
+SMALL = {"nodes": 4, "fraction": 0.75, "rounds": 4}
+MODELS = {
+    "mlr": {"epochs": 3, "samples_per_node": 60},
+    "cnn-m": {"dataset": "mnist", "samples_per_node": 40, "sigma": 0.5},
+}
+
+
+def experiment(strategy, model, **more):
+    own = {"candidates": 4} if strategy == "bn2" else {}
+    return Experiment(strategy=strategy, **{**SMALL, **MODELS[model], **own, **more})
+
+
+def assert_same(one, two):
+    assert one.summary["weights_sha256"] == two.summary["weights_sha256"]
+    assert untimed(one.records) == untimed(two.records)
+    assert one.summary["population"] == two.summary["population"]
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("strategy", ["fedavg", "fedpns", "bn2"])
+def test_any_layout(cluster, mnist, strategy, model):
+    e = experiment(strategy, model)
+    alone = run(e)
+    layouts = [Layout(actors=1), Layout(actors=2), Layout(nodes_per_actor=1)]
+    if strategy == "fedpns":
+        layouts += [Layout(gpus_per_actor=0.5), Layout(actors=2, gpus_per_actor=0.25, cpus_per_actor=0.5)]
+    for layout in layouts:
+        assert_same(run(e, layout=layout), alone)
+
+
+def test_unequal_nodes_and_dropped_ones(cluster, mnist):
+    e = experiment("fedpns", "cnn-m", size_spread=0.8, drop_probability=0.3)
+    assert_same(run(e, layout=Layout(actors=2)), run(e))
+
+
+def actors_of_the_run():
+    """name → handle, of the run that is on."""
+    return {name: ray.get_actor(name) for name in list_named_actors() if "actor" in name}
+
+
+def places():
+    return ray.get([actor.describe.remote() for actor in actors_of_the_run().values()])
+
+
+def test_all_gpus_of_all_machines_are_used_evenly(cluster):
+    seen, said = [], []
+    e = experiment("fedavg", "mlr", nodes=16, rounds=2)
+    layout = Layout(actors=8, gpus_per_actor=0.25, cpus_per_actor=0.1)
+    result = run(e, on_round=lambda record: seen.append(places()), layout=layout, say=said.append)
+    assert_same(result, run(e))
+    carried = Counter((place["machine"], tuple(place["gpu_ids"])) for place in seen[0])
+    assert len(carried) == 4 and set(carried.values()) == {2}  # 2 machines x 2 GPUs, 2 actors on each
+    assert len({machine for machine, _ in carried}) == 2
+    assert said.count("GPUs are assigned, but torch sees no CUDA: nodes train on the CPU") == 1
+
+
+def test_actors_and_tasks_have_readable_names(cluster):
+    seen = []
+    run(
+        experiment("fedpns", "mlr", rounds=2),
+        on_round=lambda r: seen.append(list_named_actors()),
+        layout=Layout(actors=2),
+    )
+    names = sorted(seen[0])
+    assert len(names) == 3 and all(name.startswith("fedpns seed 1 (") for name in names)
+    assert names[0].endswith("node actor 0") and names[1].endswith("node actor 1") and names[2].endswith("server")
+
+
+def test_a_layout_that_does_not_fit_is_refused_at_once(cluster, tmp_path):
+    with pytest.raises(InputError, match="actors: 9 actors with 1 CPU and 190 MB each do not fit; 4 CPUs, 4 GPUs"):
+        run(experiment("fedavg", "mlr"), tmp_path / "r", layout=Layout(actors=9, cpus_per_actor=1, gpus_per_actor=0))
+    assert not (tmp_path / "r").exists()
+
+
+class Mischief:
+    """Does something bad to a running run, once, when a round is reported."""
+
+    def __init__(self, *deeds):
+        self.deeds = dict(deeds)
+
+    def __call__(self, record):
+        deed = self.deeds.pop(record["round"], None)
+        if deed:
+            deed()
+
+
+def kill(k):
+    def deed():
+        name = next(name for name in actors_of_the_run() if name.endswith(f"node actor {k}"))
+        os.kill(ray.get(ray.get_actor(name).describe.remote())["pid"], signal.SIGKILL)
+
+    return deed
+
+
+def test_killed_actors(cluster, mnist):
+    e = experiment("fedpns", "cnn-m", rounds=20, samples_per_node=200)
+    said = []
+    mischief = Mischief((2, kill(0)), (4, kill(1)), (10, kill(0)))
+    disturbed = run(e, on_round=mischief, layout=Layout(actors=2), say=said.append)
+    assert not mischief.deeds and sum("was lost" in message for message in said) >= 2, said
+    assert_same(disturbed, run(e))
+
+
+def test_a_killed_server_goes_on_from_its_checkpoint(cluster, tmp_path):
+    e = experiment("fedpns", "mlr", rounds=300, samples_per_node=800)
+    pids, rounds = [], []
+
+    def pid():
+        name = next(name for name in list_named_actors() if name.endswith("server"))
+        pids.append(ray.get(ray.get_actor(name).pid.remote()))
+
+    def deed():
+        pid()
+        os.kill(pids[0], signal.SIGKILL)
+
+    mischief = Mischief((15, deed), (150, pid))
+
+    def on_round(record):
+        rounds.append(record["round"])
+        mischief(record)
+
+    disturbed = run(e, tmp_path / "r", on_round=on_round, layout=Layout(actors=2))
+    assert len(set(pids)) == 2 and rounds == list(range(1, 301))
+    assert_same(disturbed, run(e))
+
+
+def test_a_stopped_process_only_delays(cluster):
+    e = experiment("fedavg", "mlr", rounds=400)
+    timers = []
+
+    def deed():
+        pid = places()[0]["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        timers.append(threading.Timer(2.0, os.kill, (pid, signal.SIGCONT)))
+        timers[0].start()
+
+    result = run(e, on_round=Mischief((2, deed)), layout=Layout(actors=2))
+    assert max(record["seconds"] for record in result.records) > 1.5
+    assert_same(result, run(e))
+
+
+def test_a_lost_machine(cluster, mnist):
+    """Last in this file: afterwards the cluster has one machine less."""
+    e = experiment("fedpns", "cnn-m", rounds=20, samples_per_node=200)
+    said, machines = [], []
+    lost = next(iter(cluster.worker_nodes))
+
+    def deed():
+        machines.extend(place["machine"] for place in places())
+        cluster.remove_node(lost, allow_graceful=False)
+
+    disturbed = run(e, on_round=Mischief((3, deed)), layout=Layout(actors=4, cpus_per_actor=1), say=said.append)
+    assert len(set(machines)) == 2 and any("was lost" in message for message in said)
+    assert_same(disturbed, run(e))
