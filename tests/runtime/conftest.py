@@ -15,7 +15,10 @@ def cluster():
     if ray.is_initialized():
         ray.shutdown()
     machine = {"num_cpus": 2, "num_gpus": 2, "object_store_memory": 200 * 10**6, "memory": 8 * 10**9}
-    cluster = Cluster(initialize_head=True, head_node_args={**machine, "include_dashboard": False})
+    often = {"metrics_report_interval_ms": 1000}
+    cluster = Cluster(
+        initialize_head=True, head_node_args={**machine, "include_dashboard": False, "_system_config": often}
+    )
     cluster.add_node(**machine)
     ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
     cluster.wait_for_nodes()

@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import urllib.request
 from collections import Counter
 
 import pytest
@@ -79,6 +80,24 @@ def test_actors_and_tasks_have_readable_names(cluster):
     names = sorted(seen[0])
     assert len(names) == 3 and all(name.startswith("fedpns seed 1 (") for name in names)
     assert names[0].endswith("node actor 0") and names[1].endswith("node actor 1") and names[2].endswith("server")
+
+
+def test_gauges_for_the_dashboard(cluster):
+    """Round, accuracy and seconds by phase, as Prometheus would read them from a machine of the cluster."""
+    found = {}
+
+    def look(record):
+        for node in ray.nodes():
+            address = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
+            with urllib.request.urlopen(address, timeout=10) as page:
+                for line in page.read().decode().splitlines():
+                    if line.startswith("ray_fedpns_"):
+                        found[line.split("{")[0]] = float(line.split()[-1])
+
+    e = experiment("fedpns", "mlr", rounds=25, slow_fraction=1.0, slow_seconds=0.2)
+    run(e, on_round=look, layout=Layout(actors=2))
+    assert 1 <= found["ray_fedpns_round"] <= 25 and 0 < found["ray_fedpns_test_accuracy"] <= 1
+    assert found["ray_fedpns_seconds"] >= 0
 
 
 def test_a_layout_that_does_not_fit_is_refused_at_once(cluster, tmp_path):
