@@ -106,7 +106,10 @@ class Part(BaseModel):
 
 
 class Selection(Part):
-    """Who trains, whose update is sent, and what the round teaches."""
+    """Who trains, whose update is sent, and what the round teaches.
+
+    `draw` and `sift` leave the state alone, `learn` alone changes it: a round may be drawn again after a fault.
+    """
 
     def draw(self, rng: np.random.Generator, probe: Probe) -> Sequence[int]:
         """The nodes that train this round. `probe(ids)` asks nodes for the loss of the current model on their data."""
