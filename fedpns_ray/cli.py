@@ -111,7 +111,9 @@ def build_parser() -> Parser:
         help="names, separated by commas; the file's strategy does not count (default: %(default)s)",
     )
     compare.add_argument("--seeds", help="such as 1-5 or 1,3,7 (default: the file's seed, or 1)")
-    compare.add_argument("--out", type=Path, metavar="DIR", help="folder of all runs (default: runs/compare-NAME)")
+    compare.add_argument(
+        "--out", type=Path, metavar="DIR", help="folder of all runs (default: runs/NAME, by their settings)"
+    )
     compare.add_argument("--json", action="store_true", help="print the table as JSON, and nothing else")
 
     data = command("data", None, "Data sets and populations: fetch, verify, show.", DATA_EXAMPLES)

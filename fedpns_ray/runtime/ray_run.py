@@ -96,7 +96,7 @@ def _follow(
     """Tell of every round until the run is over."""
     run = server.run.remote([population])
     ask = server.news.options(enable_task_events=False)  # no line in the dashboard for every look
-    told, stopping = 0, False
+    told = 0
     while True:
         done, _ = ray.wait([run], timeout=LOOK_EVERY)
         try:
@@ -110,9 +110,8 @@ def _follow(
             told = record["round"]
         if done:
             return ray.get(run)
-        if stop() and not stopping:
-            stopping = True
-            server.stop.remote()
+        if stop():
+            server.stop.remote()  # again and again: a server that was restarted has not heard of it
 
 
 @contextmanager

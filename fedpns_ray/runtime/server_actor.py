@@ -82,10 +82,14 @@ class ServerActor:
 
     def _start_actors(self, population: Any) -> ActorGroup:
         """Every actor in its bundle; those in one bundle share its GPU. Returns when all of them answer."""
+        restarted = ray.get_runtime_context().was_current_actor_reconstructed
+        name = (
+            f"{self._name}, restarted in {os.getpid()}" if restarted else self._name
+        )  # the old actors may still be there
         homes = [bundle for bundle, count in enumerate(self._plan.actors_in) for _ in range(count)]
         actors = [
             NodeActor.options(  # type: ignore[attr-defined]
-                name=f"{self._name}, node actor {k}",
+                name=f"{name}, node actor {k}",
                 num_cpus=self._plan.cpus_per_actor,
                 num_gpus=self._plan.gpus_per_actor,
                 max_restarts=-1,
