@@ -18,7 +18,7 @@ from rich.table import Table
 from fedpns_ray.config import DATASETS, Experiment, drop_idle, overridden, read_yaml
 from fedpns_ray.errors import InputError, LostError
 from fedpns_ray.runtime.layout import Layout
-from fedpns_ray.strategies import KINDS, PARTS, PRESETS, describe_default, find_part, known_parameters
+from fedpns_ray.strategies import PARTS, PRESETS, describe_default, find_part, known_parameters
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -329,7 +329,11 @@ def _name(*experiments: Experiment) -> str:
     digest = hashlib.sha256("".join(e.but(rounds=1).to_yaml() for e in experiments).encode()).hexdigest()[:8]
     first = experiments[0]
     what = f"{first.label}-seed{first.seed}" if len(experiments) == 1 else f"{len(experiments)}-runs"
-    return f"{first.dataset}-{re.sub(r'[^A-Za-z0-9_+-]', '-', what)}-{digest}"
+    return f"{first.dataset}-{_as_folder(what)}-{digest}"
+
+
+def _as_folder(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_+-]", "-", text)
 
 
 def _check_all(out: Path, runs: dict[Path, Experiment]) -> None:
@@ -348,14 +352,13 @@ def compare_command(options: argparse.Namespace) -> int:
     seeds = parse_seeds(options.seeds or str(settings.get("seed", 1)))
     strategies = [name.strip() for name in options.strategies.split(",") if name.strip()]
     _refuse_useless(settings, strategies)
-    parts = {kind: settings[kind] for kind in KINDS if kind in settings}
     experiments = [
-        Experiment(**drop_idle(overridden(settings, {"strategy": strategy, "seed": seed} | parts)))
+        Experiment(**drop_idle(settings | {"strategy": strategy, "seed": seed}))
         for seed in seeds
         for strategy in strategies
     ]
     out = options.out or Path("runs") / _name(*experiments)
-    runs = {out / f"{re.sub(r'[^A-Za-z0-9+_-]', '-', e.label)}-seed{e.seed}": e for e in experiments}
+    runs = {out / f"{_as_folder(e.label)}-seed{e.seed}": e for e in experiments}
     _check_all(out, runs)
     results = _run_all(runs, quiet=options.json)
     if results is None:
