@@ -66,8 +66,9 @@ def speed() -> None:
 
 def _rounds(e: Experiment, population: Population, executor: Executor, weights: Vector) -> Iterator[Record]:
     strategy = e.build_strategy()
-    strategy.begin(Nodes(population.sizes, population.iid, e.per_round))
-    return rounds(e, strategy, executor, Progress(weights))
+    nodes = Nodes(population.sizes, population.iid, e.per_round)
+    strategy.begin(nodes)
+    return rounds(e, nodes, strategy, executor, Progress(weights))
 
 
 def memory_of(mark: str, kind: str) -> dict[int, tuple[str, float]]:

@@ -9,10 +9,9 @@ from fedpns_ray.config import Experiment
 from fedpns_ray.data import Population, build_population
 from fedpns_ray.recording import RunFolder
 from fedpns_ray.result import Result, load
-from fedpns_ray.rounds import Record
+from fedpns_ray.rounds import Record, known_nodes
 from fedpns_ray.runtime.layout import Layout
-from fedpns_ray.runtime.server import CHECKPOINT_EVERY, serve
-from fedpns_ray.strategies.parts import Nodes
+from fedpns_ray.runtime.server import CHECKPOINT_EVERY, follow
 
 
 class Interrupted(Exception):
@@ -48,7 +47,12 @@ def run(
     population = _checked_population(experiment)
     where = folder.path if folder else None
     if layout is None:
-        result = _in_process(experiment, population, where, on_round, stop, checkpoint_every)
+        from fedpns_ray.runtime.in_process import serve_in_process
+        from fedpns_ray.training import one_thread
+
+        with one_thread():
+            serving = serve_in_process(experiment, population, where, checkpoint_every)
+            result = follow(serving, experiment.rounds, on_round, stop)
     else:
         from fedpns_ray.runtime.ray_run import run_on_ray
         from fedpns_ray.runtime.session import session
@@ -68,27 +72,15 @@ def check(experiment: Experiment, out: Path | str, with_data: bool = True) -> No
 
 
 def _checked_population(experiment: Experiment) -> Population:
-    """The population, and an InputError if the model or the strategy cannot work with it."""
-    from fedpns_ray.models import build_model
-
     population = build_population(experiment)
-    build_model(experiment.model, population.samples.shape, population.samples.classes, experiment.seed)
-    experiment.build_strategy().begin(Nodes(population.sizes, population.iid, experiment.per_round))
+    check_fits(experiment, population)
     return population
 
 
-def _in_process(
-    experiment: Experiment,
-    population: Population,
-    out: Path | None,
-    on_round: Callable[[Record], None],
-    stop: Callable[[], bool],
-    checkpoint_every: int,
-) -> Result | None:
-    from fedpns_ray.runtime.in_process import InProcessExecutor
-    from fedpns_ray.training import Worker, one_thread
+def check_fits(experiment: Experiment, population: Population) -> None:
+    """An InputError if the model or the strategy cannot work with this population."""
+    from fedpns_ray.models import build_model
 
-    with one_thread():
-        worker = Worker(experiment, population)
-        executor = InProcessExecutor(worker)
-        return serve(experiment, population, executor, worker.initial_weights, out, on_round, stop, checkpoint_every)
+    module = build_model(experiment.model, population.samples.shape, population.samples.classes, experiment.seed)
+    payload = 4 * sum(p.numel() for p in module.parameters() if p.requires_grad)
+    experiment.build_strategy().begin(known_nodes(experiment, population, payload))

@@ -8,15 +8,21 @@ registry in `fedpns_ray.strategies` knows which part takes them.
 from __future__ import annotations
 
 import difflib
+import hashlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import yaml
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt, ValidationError
 
+from fedpns_ray.devices import Devices, from_file, log_normal
 from fedpns_ray.errors import InputError
 from fedpns_ray.strategies import KINDS, Part, Strategy, assemble, find_preset, known_parameters, parameters_of
+from fedpns_ray.yaml_file import read_yaml
 
 MODELS = {
     "mlr": "fedpns_ray.models:MLR",
@@ -41,6 +47,11 @@ USED_BY = {
     "varrho": ("dataset", ("synthetic",)),
     "labeller": ("dataset", ("synthetic",)),
     "test_nodes": ("dataset", ("synthetic",)),
+    "device_speed": ("devices", ("log-normal",)),
+    "device_uplink": ("devices", ("log-normal",)),
+    "device_spread": ("devices", ("log-normal",)),
+    "device_file": ("devices", ("file",)),
+    "device_fading": ("devices", ("log-normal", "file")),
 }
 """Fields that mean something for some choices only: field → (the choice, its values)."""
 
@@ -111,6 +122,20 @@ class Experiment(BaseModel):
     """Simulated: this fraction of the nodes, drawn once, is slow."""
     slow_seconds: NonNegativeFloat = 1.0
     """Simulated: how much longer a slow node takes to train."""
+    devices: Literal["off", "log-normal", "file"] = "off"
+    """Simulated: how fast nodes compute and send; gives rounds a simulated duration."""
+    device_speed: PositiveFloat = 1000.0
+    """Device model: samples that the median node trains a second."""
+    device_uplink: PositiveFloat = 125_000.0
+    """Device model: bytes that the median node sends a second."""
+    device_spread: float = Field(1.0, ge=0, le=5)
+    """Device model: the deviation of log speed and of log uplink; 0 makes all nodes equal."""
+    device_file: str = ""
+    """Device model: a CSV file with the columns node, speed and uplink."""
+    device_fading: Literal["rayleigh", "none"] = "rayleigh"
+    """Device model: whether channels fade from round to round."""
+    centralised: bool = False
+    """Also follow the centralised sequence v of (9) and record ||w_t - v_t||; tau passes over all samples a round."""
     evaluate_every: PositiveInt = 1
     """Rounds between two tests on the whole test set; the last round is always tested."""
     seed: int = Field(1, ge=0)
@@ -132,7 +157,7 @@ class Experiment(BaseModel):
     def label(self) -> str:
         """The strategy's name, or its parts' names where they are not the strategy's own."""
         preset = find_preset(self.strategy)
-        changed = [name for kind, name in self.parts.items() if name != getattr(preset, kind)]
+        changed = [name for kind, name in self.parts.items() if name != preset.parts[kind]]
         return "+".join([self.strategy, *changed])
 
     def lr_at(self, round: int) -> float:
@@ -142,11 +167,23 @@ class Experiment(BaseModel):
     def build_strategy(self) -> Strategy:
         return assemble(self.parts, self.parameters)
 
+    def build_devices(self, sizes: NDArray[np.int64], payload: int) -> Devices | None:
+        """The device model for nodes that hold so many samples and send so many bytes; None if it is off."""
+        if self.devices == "off":
+            return None
+        if self.devices == "file":
+            speed, uplink = from_file(Path(self.device_file), self.nodes)
+        else:
+            speed, uplink = log_normal(self.seed, self.nodes, self.device_speed, self.device_uplink, self.device_spread)
+        fading = self.device_fading == "rayleigh"
+        return Devices(speed, uplink, sizes.astype(np.float64) * self.epochs, payload, self.seed, fading)
+
     def settings(self) -> dict[str, Any]:
         """Everything that matters to this experiment, flat: what config.yaml holds and `Experiment(**…)` takes."""
         fields = self.model_dump(exclude={"parameters"})
         preset = find_preset(self.strategy)
-        own = {kind for kind in KINDS if fields[kind] == getattr(preset, kind)}  # the strategy's name says them
+        own = {kind for kind in KINDS if fields[kind] == preset.parts[kind]}  # the strategy's name says them
+        own |= {key for key, off in (("devices", "off"), ("centralised", False)) if fields[key] == off}  # as before
         used = {key: value for key, value in fields.items() if key not in own and not _idle(key, fields)}
         return used | self.parameters
 
@@ -175,13 +212,15 @@ def settled(settings: Mapping[str, Any]) -> dict[str, Any]:
             raise InputError(f"{key}: {fields[key]!r} is not allowed; it must be a name")
     if isinstance(fields.get("vectorize"), bool):  # YAML reads on and off so
         fields["vectorize"] = "on" if fields["vectorize"] else "off"
+    if fields.get("devices") is False:
+        fields["devices"] = "off"
 
     dataset = fields.get("dataset", "synthetic")
     if dataset in DATASETS:
         fields = DATASETS[dataset] | fields
     preset = find_preset(str(fields.setdefault("strategy", "fedpns")))
     for kind in KINDS:
-        fields[kind] = fields.get(kind) or getattr(preset, kind)
+        fields[kind] = fields.get(kind) or preset.parts[kind]
     takers = parameters_of(fields)
     _refuse_unknown(given, takers, fields)
 
@@ -190,6 +229,8 @@ def settled(settings: Mapping[str, Any]) -> dict[str, Any]:
         mine = {key: value for key, value in given.items() if takers[key] is part}
         parameters |= _valid(part, mine).model_dump()
     checked = _valid(_Fields, fields).model_dump()
+    if checked["device_file"]:  # a trial of a study runs in a folder of its own
+        checked["device_file"] = str(Path(checked["device_file"]).absolute())
     _refuse_combinations(checked, set(settings))
     return checked | {"parameters": parameters}
 
@@ -253,6 +294,8 @@ def _refuse_combinations(fields: Mapping[str, Any], given: set[str]) -> None:
         raise InputError(
             f"partition: {fields['partition']!r} is not allowed; for dataset {fields['dataset']} it must be {allowed}"
         )
+    if fields["devices"] == "file" and not fields["device_file"]:
+        raise InputError("device_file: is missing; devices file needs a CSV file with the columns node,speed,uplink")
     if fields["model"] not in MODELS and ":" not in fields["model"]:
         raise InputError(
             f"model: {fields['model']!r} is unknown; there are {', '.join(MODELS)}, or package.module:Factory"
@@ -273,22 +316,23 @@ def overridden(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[
     merged = {**settings, **changes}
     if "strategy" in changes:  # another strategy brings its own parts
         merged = {key: value for key, value in merged.items() if key not in KINDS or key in changes}
-    if not set(changes) & {"strategy", *KINDS, "dataset", "partition"}:
+    if not set(changes) & {"strategy", *KINDS, "dataset", "partition", "devices"}:
         return merged
     used = drop_idle(merged)
     return {key: value for key, value in merged.items() if key in used or key in changes}
 
 
 def drop_idle(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings without what this strategy, data set or partition does not use.
+    """Settings without what this strategy, data set, partition or device model does not use.
 
     For grids over several strategies, where alpha means something to one of them only. Unknown keys stay, to be refused.
     """
     preset = find_preset(str(settings.get("strategy", "fedpns")))
-    takers = parameters_of({kind: settings.get(kind) or getattr(preset, kind) for kind in KINDS})
+    takers = parameters_of({kind: settings.get(kind) or preset.parts[kind] for kind in KINDS})
     choices = {"dataset": settings.get("dataset", "synthetic")}
     defaults = DATASETS.get(str(choices["dataset"]), {})
     choices["partition"] = settings.get("partition", defaults.get("partition", "sigma-rho"))
+    choices["devices"] = settings.get("devices", "off")
     foreign = set(known_parameters()) - set(takers)
     return {
         key: value
@@ -297,21 +341,18 @@ def drop_idle(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """A mapping from a YAML file, or an InputError that names the file and the line."""
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: not a YAML file (not UTF-8)") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" in line {mark.line + 1}" if mark else ""
-        reason = " ".join(str(getattr(error, "problem", None) or error).split())
-        raise InputError(f"{path}: not a YAML file{where} ({reason})") from None
-    if content is None:
-        return {}
-    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
-        raise InputError(f"{path}: must hold keys and values, such as sigma: 0.2")
-    return content
+def folder_name(*experiments: Experiment) -> str:
+    """A folder name that others share only if they are the same experiments (but for their length)."""
+    digest = hashlib.sha256("".join(e.but(rounds=1).to_yaml() for e in experiments).encode()).hexdigest()[:8]
+    first = experiments[0]
+    what = f"{first.label}-seed{first.seed}" if len(experiments) == 1 else f"{len(experiments)}-runs"
+    return f"{first.dataset}-{as_folder(what)}-{digest}"
+
+
+def setting_name(experiment: Experiment) -> str:
+    """The same for all seeds and lengths of an experiment."""
+    return folder_name(experiment.but(seed=1))
+
+
+def as_folder(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_+-]", "-", text)

@@ -38,6 +38,8 @@ TARGETS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95)
 LOCK_PATIENCE = 20.0
 LAST = 5
 """Rounds whose mean is the final accuracy."""
+LEDGER = ("bytes_up", "bytes_down", "simulated_seconds")
+"""What records count and runs add up; simulated seconds only with a device model."""
 
 
 class RunFolder:
@@ -133,6 +135,18 @@ class RunFolder:
         except (OSError, EOFError, ValueError, zipfile.BadZipFile):
             return {}
 
+    def break_lock(self) -> None:
+        """Take the folder from a writer that is lost. Should it come back, it finds that it may not write any more."""
+        (self.path / ".lock").unlink(missing_ok=True)
+
+    def _refuse_if_taken(self) -> None:
+        try:
+            ours = os.path.samestat(os.fstat(self._lock.fileno()), (self.path / ".lock").stat())
+        except FileNotFoundError:
+            ours = False
+        if not ours:
+            raise InputError(f"out: {self.path} is being written by another process")
+
     def _take_lock(self) -> None:
         """One writer a folder. A process that was just killed may need a moment to let go."""
         self._lock = (self.path / ".lock").open("w")
@@ -156,6 +170,7 @@ class RunFolder:
 
     def checkpoint(self, progress: Progress, strategy: Strategy) -> None:
         """Records first: a checkpoint never stands for more than rounds.jsonl holds."""
+        self._refuse_if_taken()
         os.fsync(self._lines.fileno())
         arrays = {"weights": progress.weights, "round": np.int64(progress.round), **strategy.state_dict()}
         partial = self.path / "checkpoint.partial.npz"
@@ -166,6 +181,7 @@ class RunFolder:
         partial.replace(self.path / "checkpoint.npz")
 
     def finish(self, weights: Vector, summary: dict[str, Any]) -> None:
+        self._refuse_if_taken()
         partial = self.path / "weights.partial.safetensors"
         safetensors.numpy.save_file({"weights": weights}, partial)
         partial.replace(self.path / "weights.safetensors")
@@ -191,13 +207,11 @@ def summarise(
         "last_accuracy": accuracy[-1],
         "last_loss": tested[-1]["test_loss"] if tested else None,
         "best_accuracy": max(accuracy),
-        "rounds_to": {
-            f"{target:g}": next((r["round"] for r in tested if r["test_accuracy"] >= target), None)
-            for target in TARGETS
-        },
+        "rounds_to": {f"{target:g}": rounds_to(tested, target) for target in TARGETS},
         "nodes": {
             fate: _counts(records, fate, experiment.nodes) for fate in ("drawn", "labelled", "excluded", "aggregated")
         },
+        **totals(records),
         "weights_sha256": sha256(weights),
         "population": population,
         "seconds": sum(record["seconds"] for record in records),
@@ -207,6 +221,16 @@ def summarise(
         },
     }
     return plain(summary)
+
+
+def rounds_to(records: Sequence[Record], target: float) -> int | None:
+    """The first round whose model reaches an accuracy."""
+    return next((r["round"] for r in records if (r["test_accuracy"] or 0) >= target), None)
+
+
+def totals(records: Sequence[Record]) -> dict[str, Any]:
+    """Bytes up and down and simulated seconds of a whole run, where every record has them."""
+    return {key: sum(r[key] for r in records) for key in LEDGER if records and all(key in r for r in records)}
 
 
 def _counts(records: Sequence[Record], fate: str, nodes: int) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -12,7 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpns_ray.config import Experiment
-from fedpns_ray.strategies.parts import Outcome, Strategy, Updates, Vector
+from fedpns_ray.data import Population
+from fedpns_ray.diagnostics import divergence, measure
+from fedpns_ray.ledger import Ledger
+from fedpns_ray.strategies.parts import Nodes, Outcome, Strategy, Updates, Vector
 from fedpns_ray.streams import stream
 
 Record = dict[str, Any]
@@ -41,8 +44,14 @@ class Executor(Protocol):
         """Start the test of a model; the result may come with the next training, which needs the same weights."""
         ...
 
-    def local_losses(self, weights: Vector, node_ids: Sequence[int]) -> NDArray[np.float64]:
-        """The model's loss on each node's own data."""
+    def local_losses(
+        self, weights: Vector, round: int, node_ids: Sequence[int], samples: int | None = None
+    ) -> NDArray[np.float64]:
+        """The model's loss on each node's own data, or on so many of its samples, drawn for this round."""
+        ...
+
+    def centralised(self, weights: Vector, round: int) -> Vector:
+        """v_t: where the centralised sequence (9) gets to in a round that begins with these weights."""
         ...
 
     def check_loss(self, weights: Vector, samples: NDArray[np.int64]) -> float:
@@ -59,7 +68,15 @@ class Progress:
     """Rounds done."""
 
 
-def rounds(experiment: Experiment, strategy: Strategy, executor: Executor, progress: Progress) -> Iterator[Record]:
+def known_nodes(experiment: Experiment, population: Population, payload: int) -> Nodes:
+    """What the server knows of the nodes before round 1; `payload` is the size of a model in bytes."""
+    devices = experiment.build_devices(population.sizes, payload)
+    return Nodes(population.sizes, population.iid, experiment.per_round, devices)
+
+
+def rounds(
+    experiment: Experiment, nodes: Nodes, strategy: Strategy, executor: Executor, progress: Progress
+) -> Iterator[Record]:
     """Algorithm 2, from where `progress` stands; yields the record of every round.
 
     A round's model is tested while the next round is trained: both need the same weights. So a record comes out when
@@ -69,11 +86,12 @@ def rounds(experiment: Experiment, strategy: Strategy, executor: Executor, progr
     untested: Untested | None = None
     for t in range(progress.round + 1, e.rounds + 1):
         weights, clock = progress.weights, Clock()
+        ledger = Ledger(e, nodes, t, weights.nbytes, partial(executor.local_losses, weights))
 
-        drawn = sorted(selection.draw(stream(e.seed, "draw", t), partial(executor.local_losses, weights)))
+        drawn = sorted(selection.draw(stream(e.seed, "draw", t), ledger))
         returning = [node for node in drawn if not _drops_out(e, t, node)]
         draw = clock.lap()
-        updates = executor.train(weights, t, returning)
+        updates = ledger.timed(executor.train(weights, t, returning))
         if untested:
             yield untested.tested()
         clock.lap()
@@ -82,10 +100,15 @@ def rounds(experiment: Experiment, strategy: Strategy, executor: Executor, progr
         outcome = Outcome(weights)
         if len(sent):
             outcome = strategy.aggregation.combine(weights, sent, _check_loss(e, executor, t))
+        outcome = replace(outcome, step=outcome.weights - weights)
         selection.learn(updates, outcome)
         progress.weights, progress.round = outcome.weights, t
 
+        measured = measure(updates, nodes)
         phases = {"draw": draw, **executor.spent, "aggregate": clock.lap()}
+        if e.centralised:
+            measured["weight_divergence"] = divergence(outcome.weights, executor.centralised(weights, t))
+            phases["centralised"] = clock.lap()
         record: Record = {
             "round": t,
             "test_accuracy": None,
@@ -99,6 +122,8 @@ def rounds(experiment: Experiment, strategy: Strategy, executor: Executor, progr
             "aggregated": list(outcome.aggregated),
             **outcome.notes,
             **selection.notes(),
+            **measured,
+            **ledger.entries(selection, drawn, updates, sent),
             "seconds": sum(phases.values()),
             "seconds_by_phase": phases,
         }

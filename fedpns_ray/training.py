@@ -56,17 +56,18 @@ class Worker:
         start = self._tensor(weights)
         deltas = np.empty((len(ids), len(weights)), dtype=np.float32)
         losses = np.empty(len(ids))
+        epochs = [self._epochs(round, node) for node in ids]
         with torch.random.fork_rng(devices=[self._device] if self._device.type == "cuda" else []):
-            for positions in self._groups(ids):
+            for positions in self._groups(ids, epochs):
                 cohort = [ids[k] for k in positions]
                 trained, loss = (self._train_node if self._gradients is None else self._train_cohort)(
-                    start, round, cohort
+                    start, round, cohort, epochs[positions[0]]
                 )
                 deltas[positions] = (trained - start).cpu().numpy()
                 losses[positions] = loss
         self._wait_for_slow_nodes(ids)
         sizes = self._population.sizes[list(ids)]
-        steps = self._e.epochs * -(-sizes // self._e.batch_size)
+        steps = np.array(epochs, dtype=np.int64) * -(-sizes // self._e.batch_size)
         return Updates(ids, deltas, losses, sizes, steps, self._e.lr_at(round))
 
     def _wait_for_slow_nodes(self, ids: Sequence[int]) -> None:
@@ -75,23 +76,27 @@ class Worker:
             shares = (stream(self._e.seed, "slow node", node=node).random() for node in ids)
             time.sleep(self._e.slow_seconds * sum(share < self._e.slow_fraction for share in shares))
 
-    def _groups(self, ids: Sequence[int]) -> Iterator[list[int]]:
-        """Positions of nodes to train together: one by one, or cohorts of nodes of equal size."""
+    def _epochs(self, round: int, node: int) -> int:
+        """E, or what the objective makes of it for this node in this round."""
+        return self._objective.epochs(self._e.epochs, stream(self._e.seed, "epochs", round, node))
+
+    def _groups(self, ids: Sequence[int], epochs: Sequence[int]) -> Iterator[list[int]]:
+        """Positions of nodes to train together: one by one, or cohorts of nodes of equal size and equally many epochs."""
         if self._gradients is None:
             yield from ([k] for k in range(len(ids)))
             return
-        by_size: dict[int, list[int]] = {}
+        alike: dict[tuple[int, int], list[int]] = {}
         for k, node in enumerate(ids):
-            by_size.setdefault(int(self._population.sizes[node]), []).append(k)
-        for group in by_size.values():
+            alike.setdefault((int(self._population.sizes[node]), epochs[k]), []).append(k)
+        for group in alike.values():
             yield from (group[k : k + COHORT] for k in range(0, len(group), COHORT))
 
-    def _orders(self, round: int, node: int) -> NDArray[np.int64]:
+    def _orders(self, round: int, node: int, epochs: int) -> NDArray[np.int64]:
         """One row an epoch: the node's own samples, reshuffled."""
         rng, size = stream(self._e.seed, "shuffle", round, node), int(self._population.sizes[node])
-        return np.stack([rng.permutation(size) for _ in range(self._e.epochs)])
+        return np.stack([rng.permutation(size) for _ in range(epochs)])
 
-    def _train_node(self, start: Tensor, round: int, cohort: list[int]) -> tuple[Tensor, Any]:
+    def _train_node(self, start: Tensor, round: int, cohort: list[int], epochs: int) -> tuple[Tensor, Any]:
         (node,) = cohort
         model, lr = self.model, self._e.lr_at(round)
         x, y = self._samples(node)
@@ -99,7 +104,7 @@ class Worker:
         model.load(start)
         model.module.train()
         total, steps = torch.zeros((), dtype=torch.float64, device=self._device), 0
-        for order in self._orders(round, node):
+        for order in self._orders(round, node, epochs):
             for batch in torch.from_numpy(order).to(self._device).split(self._e.batch_size):
                 total += model.loss_and_gradient(memory_layout(model.module, x[batch]), y[batch])
                 self._objective.correct(model.gradient, model.weights, start)
@@ -107,8 +112,8 @@ class Worker:
                 steps += 1
         return model.weights, float(total) / steps
 
-    def _train_cohort(self, start: Tensor, round: int, cohort: list[int]) -> tuple[Tensor, Any]:
-        """As `_train_node`, step by step for all nodes of the cohort at once; they hold equally many samples."""
+    def _train_cohort(self, start: Tensor, round: int, cohort: list[int], epochs: int) -> tuple[Tensor, Any]:
+        """As `_train_node`, step by step for all nodes of the cohort at once; they hold equally many samples, and do equally many epochs."""
         assert self._gradients is not None
         lr = self._e.lr_at(round)
         own = [self._samples(node) for node in cohort]
@@ -118,7 +123,7 @@ class Worker:
         self.model.module.train()
         total, steps = torch.zeros(len(cohort), dtype=torch.float64, device=self._device), 0
         with torch.no_grad():
-            for orders in np.stack([self._orders(round, node) for node in cohort], axis=1):
+            for orders in np.stack([self._orders(round, node, epochs) for node in cohort], axis=1):
                 at = torch.from_numpy(orders).to(self._device)
                 for x_batch, y_batch in _batches(x, y, at, self._e.batch_size):
                     gradients, losses = self._gradients(weights, x_batch, y_batch)
@@ -127,6 +132,21 @@ class Worker:
                     weights.add_(gradients, alpha=-lr)
                     steps += 1
         return weights, (total / steps).cpu().numpy()
+
+    def centralised(self, weights: Vector, round: int) -> Vector:
+        """v_t (9): as many steps as a median node takes, each on the whole gradient of the global loss F, without dropout."""
+        e, s, held = self._e, self._population.samples, self._population.indices
+        steps, lr = e.epochs * -(-int(np.median(self._population.sizes)) // e.batch_size), e.lr_at(round)
+        self._load_for_testing(weights)
+        for _ in range(steps):
+            whole = torch.zeros_like(self.model.gradient, dtype=torch.float64)
+            for start in range(0, len(held), TEST_CHUNK):
+                own = held[start : start + TEST_CHUNK]
+                x = memory_layout(self.model.module, self._features(s.train_x[own]))
+                self.model.loss_and_gradient(x, torch.tensor(s.train_y[own], device=self._device))
+                whole += self.model.gradient * (len(own) / len(held))
+            self.model.weights.add_(whole.to(torch.float32), alpha=-lr)
+        return np.array(self.model.weights.cpu().numpy())
 
     # --- testing ------------------------------------------------------------------------------------------------
 
@@ -154,12 +174,20 @@ class Worker:
         self._load_for_testing(weights)
         return self._correct_and_loss(s.test_x[samples], s.test_y[samples])[1] / len(samples)
 
-    def local_losses(self, weights: Vector, node_ids: Sequence[int]) -> NDArray[np.float64]:
-        """F_i(w) of nodes on their own data."""
+    def local_losses(
+        self, weights: Vector, round: int, node_ids: Sequence[int], samples: int | None = None
+    ) -> NDArray[np.float64]:
+        """F_i(w) of nodes on their own data, or an estimate from so many of its samples, others each round."""
         s = self._population.samples
         self._load_for_testing(weights)
-        held = (self._population.held_by(node) for node in node_ids)
+        held = (self._probed(round, node, samples) for node in node_ids)
         return np.array([self._correct_and_loss(s.train_x[own], s.train_y[own])[1] / len(own) for own in held])
+
+    def _probed(self, round: int, node: int, samples: int | None) -> NDArray[np.int64]:
+        own = self._population.held_by(node)
+        if samples is None or samples >= len(own):
+            return own
+        return stream(self._e.seed, "probe", round, node).choice(own, samples, replace=False)
 
     def _load_for_testing(self, weights: Vector) -> None:
         self.model.load(self._tensor(weights))

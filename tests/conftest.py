@@ -8,6 +8,8 @@ import pytest
 from fedpns_ray import InputError
 from fedpns_ray.data.sources import data_root, load
 
+os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+
 
 def missing(reason: str) -> None:
     """A missing part is a skip with its reason on a user's machine, and a failure in CI."""
@@ -41,6 +43,31 @@ def mnist_files(mnist) -> Path:
     if not (raw / "train-images-idx3-ubyte.gz").exists():
         missing(f"the official files of MNIST are not in {raw}")
     return raw
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A real Ray cluster: two raylets on this machine, each with two cores and two GPUs that are only numbers."""
+    yield from ray_cluster(num_cpus=2, num_gpus=2)
+
+
+def ray_cluster(**machine):
+    import ray
+    from ray.cluster_utils import Cluster
+
+    if ray.is_initialized():
+        ray.shutdown()
+    machine |= {"object_store_memory": 300 * 10**6, "memory": 8 * 10**9}
+    often = {"metrics_report_interval_ms": 1000}
+    cluster = Cluster(
+        initialize_head=True, head_node_args={**machine, "include_dashboard": False, "_system_config": often}
+    )
+    cluster.add_node(**machine)
+    ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+    cluster.wait_for_nodes()
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
 
 
 def pytest_sessionfinish(session, exitstatus):

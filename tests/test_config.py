@@ -34,7 +34,7 @@ def test_learning_rate_decays_to_its_floor():
         ({"alpha": -1}, "alpha: -1 is not allowed; it must be greater than 0"),
         ({"alpha": "nan"}, "alpha: 'nan' is not allowed; it must be a finite number"),
         ({"fraction": 0.001}, "fraction: 0.001 draws 0 of 50 nodes; it must be above 0.01"),
-        ({"strategy": "fedsgd"}, "strategy: 'fedsgd' is unknown; there are fedavg, optimal-aggregation, fedpns, bn2"),
+        ({"strategy": "fedsgd"}, "strategy: 'fedsgd' is unknown; there are fedavg, fedavg-full, optimal-aggregation, fedpns, fedprox"),
         ({"selection": "pnz"}, "selection: 'pnz' is unknown; there are random, half, pns, largest-norm"),
         ({"dataset": "mnits"}, "dataset: 'mnits' is not allowed; it must be 'synthetic', 'mnist'"),
         ({"sigmaa": 1}, "sigmaa: unknown key (value 1); did you mean sigma?"),

@@ -215,7 +215,7 @@ def test_checkpoints_come_every_k_rounds(tmp_path):
         seen.append(int(np.load(path)["round"]) if path.exists() else 0)
 
     run(Experiment(strategy="fedavg", **SMALL | {"rounds": 8}), tmp_path / "r", look, checkpoint_every=3)
-    assert seen == [0, 0, 0, 3, 3, 3, 6, 6]  # as they stood when each round was reported
+    assert seen == [0, 0, 3, 3, 3, 6, 6, 8]  # a round is reported when its checkpoint stands
 
 
 def test_one_writer_a_folder(tmp_path, monkeypatch):
@@ -228,6 +228,26 @@ def test_one_writer_a_folder(tmp_path, monkeypatch):
             run(Experiment(**SMALL), tmp_path / "r")
 
     run(Experiment(**SMALL | {"rounds": 1}), tmp_path / "r", meanwhile)
+
+
+def test_a_folder_taken_from_a_lost_writer_is_not_touched_by_it_again(tmp_path):
+    e, whole = Experiment(**SMALL | {"rounds": 20}), Experiment(**SMALL | {"rounds": 30})
+    left = []
+
+    def meanwhile(record):
+        if record["round"] == 15:
+            RunFolder(tmp_path / "r").break_lock()
+            run(whole, tmp_path / "r")
+            left.append(files())
+
+    def files():
+        """But for TensorBoard's, of which every writer has its own."""
+        return {p.name: p.read_bytes() for p in (tmp_path / "r").iterdir() if "tfevents" not in p.name}
+
+    with pytest.raises(InputError, match="is being written by another process"):
+        run(e, tmp_path / "r", meanwhile)
+    assert files() == left[0]
+    assert load(tmp_path / "r").summary["weights_sha256"] == run(whole).summary["weights_sha256"]
 
 
 def test_seconds_are_spent_once():

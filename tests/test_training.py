@@ -131,4 +131,4 @@ def test_local_losses_are_of_the_nodes_own_data():
     own = population.held_by(4)
     outputs = population.samples.train_x[own] @ weights[:-10].reshape(10, 60).T + weights[-10:]
     expected = F.cross_entropy(torch.from_numpy(outputs), torch.from_numpy(population.samples.train_y[own]))
-    assert worker.local_losses(weights, [4, 5])[0] == pytest.approx(float(expected), rel=1e-5)
+    assert worker.local_losses(weights, 1, [4, 5])[0] == pytest.approx(float(expected), rel=1e-5)

@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from fedpns_ray.config import Experiment
 from fedpns_ray.data import partitions
 from fedpns_ray.data.population import Population, from_lists
-from fedpns_ray.data.sources import load
+from fedpns_ray.data.sources import Samples, load
 from fedpns_ray.data.synthetic import synthetic
 from fedpns_ray.streams import stream
 
-__all__ = ["Population", "build_population"]
+__all__ = ["DATA_SETTINGS", "Population", "build_population", "count_iid"]
+
+DATA_SETTINGS = (
+    "dataset", "partition", "nodes", "sigma", "rho", "varrho", "labeller", "test_nodes", "concentration",
+    "shards_per_node", "samples_per_node", "size_spread", "seed",
+)  # fmt: skip
+"""Experiments that agree in these have the same population."""
 
 
-def build_population(experiment: Experiment, root: Path | None = None) -> Population:
-    """The population of an experiment: a function of its data settings and its seed, whatever else changes."""
+def count_iid(experiment: Experiment) -> int:
+    """How many nodes hold i.i.d. data; they are the first ones."""
+    e = experiment
+    some = round(e.sigma * e.nodes)
+    return {"iid": e.nodes, "sigma-rho": some, "natural": some}.get(e.partition, 0)
+
+
+def build_population(experiment: Experiment, samples: Samples | None = None) -> Population:
+    """The population of an experiment: a function of its data settings and its seed, whatever else changes.
+
+    `samples` are those of its data set, where they are at hand already.
+    """
     e = experiment
     sizes = partitions.node_sizes(stream(e.seed, "node sizes"), e.nodes, e.samples_per_node, e.size_spread)
-    iid_nodes = {"iid": e.nodes, "sigma-rho": round(e.sigma * e.nodes), "natural": round(e.sigma * e.nodes)}.get(
-        e.partition, 0
-    )
+    iid_nodes = count_iid(e)
     if e.dataset == "synthetic":
         return synthetic(
             lambda node: stream(e.seed, "synthetic node", node=node),
@@ -33,7 +45,7 @@ def build_population(experiment: Experiment, root: Path | None = None) -> Popula
             e.labeller,
             e.test_nodes,
         )
-    samples = load(e.dataset, root)
+    samples = samples or load(e.dataset)
     rng, labels = stream(e.seed, "partition"), samples.train_y
     match e.partition:
         case "iid":

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedpns_ray.config import Experiment
+from fedpns_ray.data import Population
 from fedpns_ray.rounds import Clock, Metrics
+from fedpns_ray.runtime.server import Serving, serve
 from fedpns_ray.strategies.parts import Updates, Vector
 from fedpns_ray.training import Worker
+
+
+def serve_in_process(
+    experiment: Experiment, population: Population, out: Path | None, checkpoint_every: int, device: str = "cpu"
+) -> Serving:
+    """An experiment with all its nodes in this process, on one device."""
+    worker = Worker(experiment, population, device)
+    executor = InProcessExecutor(worker)
+    return serve(experiment, population, executor, worker.initial_weights, out, checkpoint_every)
 
 
 class InProcessExecutor:
@@ -33,8 +46,13 @@ class InProcessExecutor:
         self._test = PendingTest(lambda: self._worker.test(weights, range(self._worker.test_chunks)), self.test_size)
         return self._test.result
 
-    def local_losses(self, weights: Vector, node_ids: Sequence[int]) -> NDArray[np.float64]:
-        return self._worker.local_losses(weights, node_ids)
+    def local_losses(
+        self, weights: Vector, round: int, node_ids: Sequence[int], samples: int | None = None
+    ) -> NDArray[np.float64]:
+        return self._worker.local_losses(weights, round, node_ids, samples)
+
+    def centralised(self, weights: Vector, round: int) -> Vector:
+        return self._worker.centralised(weights, round)
 
     def check_loss(self, weights: Vector, samples: NDArray[np.int64]) -> float:
         return self._worker.check_loss(weights, samples)

@@ -18,6 +18,11 @@ from fedpns_ray.strategies.parts import Updates, Vector
 from fedpns_ray.training import Worker
 
 
+def assigned_device() -> str:
+    """Where torch should work in this process: the GPU that Ray assigned, if torch can use it."""
+    return "cuda" if ray.get_gpu_ids() and torch.cuda.is_available() else "cpu"
+
+
 class Work(NamedTuple):
     """What an actor gives back for its part of a round."""
 
@@ -39,8 +44,7 @@ class NodeActor:
 
     def __init__(self, experiment: Experiment, population: Population) -> None:
         torch.set_num_threads(1)
-        self._assigned = bool(ray.get_gpu_ids())
-        self._device = "cuda" if self._assigned and torch.cuda.is_available() else "cpu"
+        self._device = assigned_device()
         self._worker = Worker(experiment, population, self._device)
 
     def describe(self) -> dict[str, Any]:
@@ -48,7 +52,7 @@ class NodeActor:
         return {
             "device": self._device,
             "gpu_ids": ray.get_gpu_ids(),
-            "without_cuda": self._assigned and self._device == "cpu",
+            "without_cuda": bool(ray.get_gpu_ids()) and self._device == "cpu",
             "machine": ray.get_runtime_context().get_node_id(),
             "pid": os.getpid(),
         }
@@ -61,5 +65,8 @@ class NodeActor:
         tested = self._worker.test(weights, test_chunks)
         return Work(updates, tuple(test_chunks), tested, (train, clock.lap()))
 
-    def local_losses(self, weights: Vector, node_ids: Sequence[int]) -> dict[int, float]:
-        return dict(zip(node_ids, self._worker.local_losses(weights, node_ids).tolist(), strict=True))
+    def local_losses(
+        self, weights: Vector, round: int, node_ids: Sequence[int], samples: int | None
+    ) -> dict[int, float]:
+        losses = self._worker.local_losses(weights, round, node_ids, samples)
+        return dict(zip(node_ids, losses.tolist(), strict=True))

@@ -66,12 +66,19 @@ class RayExecutor:
         self._pending = weights, test
         return test.result
 
-    def local_losses(self, weights: Vector, node_ids: Sequence[int]) -> NDArray[np.float64]:
+    def local_losses(
+        self, weights: Vector, round: int, node_ids: Sequence[int], samples: int | None = None
+    ) -> NDArray[np.float64]:
         sent = _sendable(weights)
         answers: dict[int, float] = {}
-        for part in self._share_out(node_ids, (), lambda a, share: a.local_losses.remote(sent, share.node_ids)):
+        for part in self._share_out(
+            node_ids, (), lambda a, share: a.local_losses.remote(sent, round, share.node_ids, samples)
+        ):
             answers |= part
         return np.array([answers[node] for node in node_ids])
+
+    def centralised(self, weights: Vector, round: int) -> Vector:
+        return self._worker.centralised(weights, round)
 
     def check_loss(self, weights: Vector, samples: NDArray[np.int64]) -> float:
         return self._worker.check_loss(weights, samples)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import closing
 from pathlib import Path
 
 from fedpns_ray.config import Experiment
 from fedpns_ray.data import Population
 from fedpns_ray.recording import RunFolder, plain, summarise
 from fedpns_ray.result import Result
-from fedpns_ray.rounds import Executor, Progress, Record, rounds
-from fedpns_ray.strategies.parts import Nodes, Vector
+from fedpns_ray.rounds import Executor, Progress, Record, known_nodes, rounds
+from fedpns_ray.strategies.parts import Vector
+
+Serving = Generator[Record, None, Result]
 
 CHECKPOINT_EVERY = 10
 """Rounds between two checkpoints; what comes after the last one is done again, to the same bits."""
@@ -22,34 +25,36 @@ def serve(
     executor: Executor,
     initial_weights: Vector,
     out: Path | None = None,
-    on_round: Callable[[Record], None] = lambda record: None,
-    stop: Callable[[], bool] = lambda: False,
     checkpoint_every: int = CHECKPOINT_EVERY,
-) -> Result | None:
-    """Run an experiment to its end, from its folder's checkpoint if there is one.
+) -> Serving:
+    """Run an experiment, from its folder's checkpoint if there is one: yields every record, returns the result.
 
-    `stop` is asked after every round; if it says so, the run is left in its folder to be continued, and None comes back.
+    Whoever has enough closes the generator; the run is then left in its folder to be continued from that very round.
     """
     strategy = experiment.build_strategy()
-    strategy.begin(Nodes(population.sizes, population.iid, experiment.per_round))
+    nodes = known_nodes(experiment, population, initial_weights.nbytes)
+    strategy.begin(nodes)
     progress = Progress(initial_weights)
     folder = RunFolder(out) if out else None
     records: list[Record] = []
     if folder:
         folder.open(experiment, progress, strategy)
     try:
-        for record in map(plain, rounds(experiment, strategy, executor, progress)):
+        for record in map(plain, rounds(experiment, nodes, strategy, executor, progress)):
             t = record["round"]
+            due = t % checkpoint_every == 0 or t == experiment.rounds
             if folder:
                 folder.append(record)  # not kept as well: a long run does not grow
+                if due:
+                    folder.checkpoint(progress, strategy)
             else:
                 records.append(record)
-            on_round(record)
-            stopping = stop() and t < experiment.rounds
-            if folder and (t % checkpoint_every == 0 or t == experiment.rounds or stopping):
-                folder.checkpoint(progress, strategy)
-            if stopping:
-                return None
+            try:
+                yield record
+            except GeneratorExit:
+                if folder and not due:
+                    folder.checkpoint(progress, strategy)
+                raise
         records = folder.records() if folder else records
         summary = summarise(experiment, records, progress.weights, population.summary())
         if folder:
@@ -58,3 +63,18 @@ def serve(
         if folder:
             folder.close()
     return Result(experiment, records, summary, progress.weights, out)
+
+
+def follow(
+    serving: Serving, rounds: int, on_round: Callable[[Record], None], stop: Callable[[], bool]
+) -> Result | None:
+    """Serve to the end, or until `stop`, asked after every round but the last, says so: then None comes back."""
+    with closing(serving):
+        while True:
+            try:
+                record = next(serving)
+            except StopIteration as end:
+                return end.value
+            on_round(record)
+            if stop() and record["round"] < rounds:
+                return None

@@ -8,23 +8,17 @@ from collections import deque
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import ray
 import torch
 from ray.util.metrics import Gauge
 from ray.util.placement_group import PlacementGroup
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from fedpns_ray.config import Experiment
-from fedpns_ray.data import Population
 from fedpns_ray.result import Result
 from fedpns_ray.rounds import Record
-from fedpns_ray.runtime.actor_group import ActorGroup
 from fedpns_ray.runtime.layout import Plan
-from fedpns_ray.runtime.node_actor import NodeActor
-from fedpns_ray.runtime.ray_executor import RayExecutor
-from fedpns_ray.runtime.server import serve
-from fedpns_ray.training import Worker
+from fedpns_ray.runtime.on_actors import serve_on_actors
+from fedpns_ray.runtime.server import follow
 
 NEWS = 1000
 """Records kept for `news`, which is asked several times a second."""
@@ -64,45 +58,15 @@ class ServerActor:
     def run(self, population: list[Any]) -> Result | None:
         """`population` is a reference within a list, so that it is passed on as a reference."""
         (reference,) = population
-        group = self._start_actors(reference)
-        data: Population = ray.get(reference)
-        worker = Worker(self._experiment, data)
-        costs = data.sizes.astype(np.float64) * self._experiment.epochs
-        executor = RayExecutor(group, worker, costs, self._plan.nodes_per_actor)
-        return serve(
-            self._experiment,
-            data,
-            executor,
-            worker.initial_weights,
-            self._out,
-            self._on_round,
-            self._stop.is_set,
-            self._checkpoint_every,
+        restarted = ray.get_runtime_context().was_current_actor_reconstructed  # the old actors may still be there
+        name = f"{self._name}, restarted in {os.getpid()}" if restarted else self._name
+        serving = serve_on_actors(
+            self._experiment, reference, self._plan, self._placement, name, self._out, self._checkpoint_every, self._say
         )
+        return follow(serving, self._experiment.rounds, self._on_round, self._stop.is_set)
 
-    def _start_actors(self, population: Any) -> ActorGroup:
-        """Every actor in its bundle; those in one bundle share its GPU. Returns when all of them answer."""
-        restarted = ray.get_runtime_context().was_current_actor_reconstructed
-        name = (
-            f"{self._name}, restarted in {os.getpid()}" if restarted else self._name
-        )  # the old actors may still be there
-        homes = [bundle for bundle, count in enumerate(self._plan.actors_in) for _ in range(count)]
-        actors = [
-            NodeActor.options(  # type: ignore[attr-defined]
-                name=f"{name}, node actor {k}",
-                num_cpus=self._plan.cpus_per_actor,
-                num_gpus=self._plan.gpus_per_actor,
-                max_restarts=-1,
-                scheduling_strategy=PlacementGroupSchedulingStrategy(
-                    self._placement, placement_group_bundle_index=bundle
-                ),
-            ).remote(self._experiment, population)
-            for k, bundle in enumerate(homes)
-        ]
-        places = ray.get([actor.describe.remote() for actor in actors])
-        if any(place["without_cuda"] for place in places):
-            self._messages.append("GPUs are assigned, but torch sees no CUDA: nodes train on the CPU")
-        return ActorGroup(actors, self._messages.append)
+    def _say(self, message: str) -> None:
+        self._messages.append(message)
 
     def _on_round(self, record: Record) -> None:
         self._records.append(record)

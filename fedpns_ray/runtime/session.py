@@ -6,10 +6,14 @@ import os
 import signal
 import socket
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import ray
+import yaml
 
 from fedpns_ray.errors import InputError
 from fedpns_ray.runtime.layout import Machine
@@ -18,6 +22,11 @@ os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's coming
 os.environ.setdefault("RAY_task_events_max_num_task_in_gcs", "1000")  # else Ray remembers the last 100,000 calls
 
 RESOURCES = ("CPU", "GPU", "memory")
+BOOTSTRAP = Path("~/ray_bootstrap_config.yaml")
+"""Where `ray up` leaves the cluster's configuration on its head."""
+NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+NODE_GROUP = "ray.io/node-group"
+"""Ray's label that names the kind of a machine."""
 
 
 @contextmanager
@@ -71,3 +80,39 @@ def machines(whole: bool = False) -> list[Machine]:
         Machine(node["NodeManagerHostname"], *(float(resources.get(k, {}).get(what, 0)) for what in RESOURCES))
         for k, node in alive.items()
     ]
+
+
+def machines_to_come() -> list[Machine]:
+    """What the cluster's autoscaler may still start. A cluster at rest has no workers, and yet a study may fit on it."""
+    config = _autoscaling()
+    up = Counter(node["Labels"].get(NODE_GROUP) for node in ray.nodes() if node["Alive"])
+    if not config or not up[config["head_node_type"]]:
+        return []  # no autoscaler, or a file that another cluster has left
+    kinds = {name: kind for name, kind in config["available_node_types"].items() if name != config["head_node_type"]}
+    coming = [
+        _described(name, kind["resources"])
+        for name, kind in kinds.items()
+        for _ in range(kind.get("max_workers", 0) - up[name])
+        if kind["resources"]  # the kind of a machine that nobody described is known when it is there
+    ]
+    return coming[: max(0, config["max_workers"] - sum(up[name] for name in kinds))]
+
+
+def _described(name: str, resources: dict[str, Any]) -> Machine:
+    memory = float(resources.get("memory", "inf"))
+    return Machine(name, float(resources.get("CPU", 0)), float(resources.get("GPU", 0)), memory)
+
+
+def _autoscaling() -> dict[str, Any] | None:
+    """The autoscaler's configuration, which Ray keeps nowhere to ask for: `ray up` leaves a file, KubeRay a resource."""
+    if cluster := os.environ.get("RAY_CLUSTER_NAME"):  # a pod of KubeRay's
+        from ray.autoscaler._private.kuberay.autoscaling_config import AutoscalingConfigProducer
+
+        try:
+            return dict(AutoscalingConfigProducer(cluster, NAMESPACE.read_text().strip())())
+        except OSError:  # the pod may not ask
+            return None
+    try:
+        return dict(yaml.safe_load(BOOTSTRAP.expanduser().read_text()))
+    except OSError:
+        return None

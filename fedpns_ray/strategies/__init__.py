@@ -9,15 +9,25 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from fedpns_ray.errors import InputError
-from fedpns_ray.strategies.bn2 import LargestNormSelection
+from fedpns_ray.strategies.bn2 import BestChannelLargestNormSelection, BestChannelSelection, LargestNormSelection
+from fedpns_ray.strategies.cmfl import RelevantSelection
+from fedpns_ray.strategies.fedadp import AdaptiveAggregation
 from fedpns_ray.strategies.fedavg import HalfSelection, MeanAggregation, PlainObjective, RandomSelection
+from fedpns_ray.strategies.fedavg_full import AllNodesAggregation
+from fedpns_ray.strategies.fedcs import DeadlineSelection
+from fedpns_ray.strategies.fedprox import ProximalObjective
+from fedpns_ray.strategies.importance_latency import ImportanceLatencySelection
+from fedpns_ray.strategies.norm_sampling import NormSamplingSelection
+from fedpns_ray.strategies.oort import OortSelection
 from fedpns_ray.strategies.optimal_aggregation import OptimalAggregation
+from fedpns_ray.strategies.optimal_sampling import OptimalSamplingSelection
 from fedpns_ray.strategies.parts import Aggregation, Nodes, Objective, Outcome, Part, Selection, Strategy, Updates
 from fedpns_ray.strategies.pns import ProbabilisticSelection
+from fedpns_ray.strategies.power_of_choice import PowerOfChoiceSelection
 
 __all__ = [
     "Aggregation", "KINDS", "Nodes", "Objective", "Outcome", "PARTS", "PRESETS", "Part", "Preset", "Selection",
@@ -27,27 +37,76 @@ __all__ = [
 KINDS: dict[str, type[Part]] = {"selection": Selection, "objective": Objective, "aggregation": Aggregation}
 
 PARTS: dict[str, dict[str, type[Part]]] = {
-    "selection": {p.name: p for p in (RandomSelection, HalfSelection, ProbabilisticSelection, LargestNormSelection)},
-    "objective": {p.name: p for p in (PlainObjective,)},
-    "aggregation": {p.name: p for p in (MeanAggregation, OptimalAggregation)},
+    "selection": {
+        part.name: part
+        for part in (
+            RandomSelection,
+            HalfSelection,
+            ProbabilisticSelection,
+            LargestNormSelection,
+            BestChannelSelection,
+            BestChannelLargestNormSelection,
+            RelevantSelection,
+            PowerOfChoiceSelection,
+            NormSamplingSelection,
+            OptimalSamplingSelection,
+            ImportanceLatencySelection,
+            DeadlineSelection,
+            OortSelection,
+        )
+    },
+    "objective": {part.name: part for part in (PlainObjective, ProximalObjective)},
+    "aggregation": {
+        part.name: part for part in (MeanAggregation, OptimalAggregation, AllNodesAggregation, AdaptiveAggregation)
+    },
 }
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A published method: three parts under one name."""
+    """A published method: three parts under one name. A part is a registered name, an import path, or a class."""
 
     what: str
-    selection: str = "random"
-    objective: str = "plain"
-    aggregation: str = "mean"
+    selection: str | type[Part] = "random"
+    objective: str | type[Part] = "plain"
+    aggregation: str | type[Part] = "mean"
+
+    def __post_init__(self) -> None:
+        """Configurations hold names: a class is known by its import path."""
+        for kind in KINDS:
+            part = getattr(self, kind)
+            if isinstance(part, type):
+                object.__setattr__(self, kind, _name_of(kind, part))
+
+    @property
+    def parts(self) -> dict[str, str]:
+        return {kind: str(getattr(self, kind)) for kind in KINDS}
+
+
+def _name_of(kind: str, part: type[Part]) -> str:
+    registered = PARTS[kind].get(getattr(part, "name", ""))
+    return part.name if registered is part else f"{part.__module__}:{part.__qualname__}"
 
 
 PRESETS: dict[str, Preset] = {
     "fedavg": Preset("random draw, mean over the drawn nodes (III-B)"),
+    "fedavg-full": Preset("all nodes count, by data size (McMahan 2017, footnote to (5))", aggregation="all-nodes"),
     "optimal-aggregation": Preset("random draw, adverse updates excluded (Algorithm 1)", aggregation="optimal"),
     "fedpns": Preset("labelled nodes are drawn less often (Algorithm 2)", selection="pns", aggregation="optimal"),
+    "fedprox": Preset("a proximal term in local training, fewer epochs on slow nodes (Li 2018)", objective="proximal"),
+    "fedadp": Preset("weights from the angle to the global gradient (Wu and Wang 2021)", aggregation="adaptive"),
+    "cmfl": Preset("updates against the last global update are withheld (Wang 2019)", selection="relevant"),
+    "power-of-choice": Preset("of d candidates, the highest losses train (Cho 2020)", selection="power-of-choice"),
+    "norm-sampling": Preset("probability by update norm (Chen 2021)", selection="norm-sampling"),
+    "optimal-sampling": Preset("unbiased sampling of least variance (Chen 2020)", selection="optimal-sampling"),
+    "importance-latency": Preset(
+        "probability by update norm and upload time (Ren 2020)", selection="importance-latency"
+    ),
+    "fedcs": Preset("the most nodes that meet a deadline (Nishio and Yonetani 2019)", selection="deadline"),
     "bn2": Preset("many train, the largest updates are aggregated (V-D)", selection="largest-norm"),
+    "bc": Preset("the best channels train and send (Amiri 2021)", selection="best-channel"),
+    "bc-bn2": Preset("of the best channels, the largest updates (Amiri 2021)", selection="best-channel-largest-norm"),
+    "oort": Preset("utility from loss and speed, with exploration (Lai 2021)", selection="oort"),
 }
 
 
@@ -67,11 +126,14 @@ def find_preset(name: str) -> Preset:
     if name in PRESETS:
         return PRESETS[name]
     if ":" in name:
-        preset = import_path(name, "strategy")
-        if isinstance(preset, Preset):
-            return preset
-        raise InputError(f"strategy: {name} is not a fedpns_ray.strategies.Preset")
-    raise InputError(f"strategy: {name!r} is unknown; there are {', '.join(PRESETS)}, or package.module:NAME")
+        found = import_path(name, "strategy")
+        if isinstance(found, Preset):
+            return found
+        for kind, base in KINDS.items():
+            if isinstance(found, type) and issubclass(found, base):  # one part of your own; the others are FedAvg's
+                return replace(PRESETS["fedavg"], what=(found.__doc__ or name).strip().splitlines()[0], **{kind: name})
+        raise InputError(f"strategy: {name} is neither a fedpns_ray.strategies.Preset nor a part's class")
+    raise InputError(f"strategy: {name!r} is unknown; there are {', '.join(PRESETS)}, or package.module:MyStrategy")
 
 
 def find_part(kind: str, name: str) -> type[Part]:

@@ -1,36 +1,66 @@
-"""BN2 (Amiri et al. 2021), as Section V-D of the FedPNS paper runs it: the largest updates are aggregated."""
+"""BN2, BC and BC-BN2 (Amiri et al. 2021): scheduled by update norm, by channel, by both.
+
+BN2 is as Section V-D of the FedPNS paper runs it. The number of bits that a scheduled node can send is not modelled:
+every update is sent whole, and a poor channel makes it late instead of coarse.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-from pydantic import PositiveInt
 
 from fedpns_ray.errors import InputError
-from fedpns_ray.strategies.fedavg import uniform
+from fedpns_ray.strategies.candidates import CandidateSelection, largest
 from fedpns_ray.strategies.parts import Nodes, Probe, Selection, Updates
 
 
-class LargestNormSelection(Selection):
+class LargestNormSelection(CandidateSelection):
     """|M| nodes drawn uniformly train; the |S_t| with the largest ||g_i|| send their updates."""
 
     name = "largest-norm"
-    candidates: PositiveInt = 20
-    """|M|, nodes that train each round."""
+
+    def sift(self, rng: np.random.Generator, updates: Updates) -> Updates:
+        return updates.subset(largest(updates.norms(), self._nodes.per_round))
+
+
+class BestChannelSelection(Selection):
+    """The |S_t| nodes with the largest channel gain |h_i|^2 of this round train and send (needs devices).
+
+    Their channels all come from one distribution, so that every node has its turn: as in the paper, the fade alone is
+    looked at, not what a node's own uplink makes of it.
+    """
+
+    name = "best-channel"
     _nodes: Nodes
 
     def begin(self, nodes: Nodes) -> None:
-        if not nodes.per_round <= self.candidates <= nodes.count:
-            raise InputError(
-                f"candidates: {self.candidates} is not allowed; "
-                f"it must be between {nodes.per_round} (drawn a round) and {nodes.count} (nodes)"
-            )
+        _refuse_constant(nodes, self.name)
         self._nodes = nodes
 
     def draw(self, rng: np.random.Generator, probe: Probe) -> Sequence[int]:
-        return uniform(rng, np.arange(self._nodes.count), self.candidates)
+        return largest(probe.resources().gain, self._nodes.per_round)
+
+
+class BestChannelLargestNormSelection(CandidateSelection):
+    """Of the K_c nodes with the best channels, the |S_t| with the largest ||g_i|| send their updates (needs devices).
+
+    K_c is `candidates`. In the paper every node trains, but only those K_c can be scheduled: the others need not.
+    """
+
+    name = "best-channel-largest-norm"
+
+    def begin(self, nodes: Nodes) -> None:
+        _refuse_constant(nodes, self.name)
+        super().begin(nodes)
+
+    def draw(self, rng: np.random.Generator, probe: Probe) -> Sequence[int]:
+        return largest(probe.resources().gain, self.candidates)
 
     def sift(self, rng: np.random.Generator, updates: Updates) -> Updates:
-        descending = np.argsort(-updates.norms(), kind="stable")  # a tie goes to the lower node id
-        return updates.subset(sorted(descending[: self._nodes.per_round].tolist()))
+        return updates.subset(largest(updates.norms(), self._nodes.per_round))
+
+
+def _refuse_constant(nodes: Nodes, part: str) -> None:
+    if not nodes.needed_devices(part).fading:
+        raise InputError(f"device_fading: 'none' is not allowed; {part} goes by how channels fade")

@@ -61,6 +61,19 @@ def uniform(rng: np.random.Generator, among: NDArray[np.int64], size: int) -> li
     return [int(node) for node in rng.choice(among, size=size, replace=False)]
 
 
+def by_probability(rng: np.random.Generator, p: NDArray[np.float64], size: int) -> list[int]:
+    """`size` distinct positions by p, one draw after another. Where fewer have p > 0: all of those, the rest uniformly.
+
+    A p that is no number, such as the norm of a node whose training diverged, is as good as 0.
+    """
+    positive = (p > 0) & np.isfinite(p)
+    possible = np.flatnonzero(positive)
+    missing = size - len(possible)
+    if missing >= 0:
+        return [int(k) for k in possible] + uniform(rng, np.flatnonzero(~positive), missing)
+    return [int(k) for k in rng.choice(possible, size, replace=False, p=p[possible] / p[possible].sum())]
+
+
 class PlainObjective(Objective):
     """The loss of the node's own data (3), and nothing else."""
 
@@ -68,9 +81,9 @@ class PlainObjective(Objective):
 
 
 class MeanAggregation(Aggregation):
-    """(5): the mean of the updates, every node weighing the same."""
+    """(5): the mean of the updates, every node weighing the same, unless the selection gives them other shares."""
 
     name = "mean"
 
     def combine(self, weights: Vector, updates: Updates, check_loss: CheckLoss) -> Outcome:
-        return Outcome(average(weights, updates.deltas), aggregated=updates.node_ids)
+        return Outcome(average(weights, updates.deltas, updates.shares), aggregated=updates.node_ids)

@@ -128,7 +128,10 @@ def _expectation(gram: Matrix) -> float:
 
 
 class OptimalAggregation(Aggregation):
-    """Algorithm 1: the mean over S*, the updates that raise the expected decrease of the loss (Lemma 1)."""
+    """Algorithm 1: the mean over S*, the updates that raise the expected decrease of the loss (Lemma 1).
+
+    Where a selection gives the updates shares, those of S* grow alike until they sum to what all of them did.
+    """
 
     name = "optimal"
     v: float = Field(0.7, gt=0)
@@ -146,16 +149,21 @@ class OptimalAggregation(Aggregation):
             scale = 1 / (updates.steps * updates.lr)
             gram = gram * np.outer(scale, scale)
 
+        def merged(kept: list[int]) -> Vector:
+            if updates.shares is None:
+                return average(weights, updates.deltas[kept])
+            shares = updates.shares[kept]
+            return average(weights, updates.deltas[kept], shares * (updates.shares.sum() / shares.sum()))
+
         def loss_of(kept: list[int]) -> float:
-            candidate = average(weights, updates.deltas[kept])
-            return check_loss(candidate, samples=self.check_samples, first=self.check_draw == "first")
+            return check_loss(merged(kept), samples=self.check_samples, first=self.check_draw == "first")
 
         kept, labelled, excluded, before, after = optimal_subset(
             gram, loss_of, self.v, self.expectation, exact=lambda: exact_gram_matrix(updates.deltas)
         )
         ids = updates.node_ids
         return Outcome(
-            average(weights, updates.deltas[kept]),
+            merged(kept),
             aggregated=tuple(ids[k] for k in kept),
             labelled=tuple(ids[k] for k in labelled),
             excluded=tuple(ids[k] for k in excluded),

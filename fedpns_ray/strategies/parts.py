@@ -7,7 +7,7 @@ machine, a data set or a network.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -15,8 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from fedpns_ray.devices import Devices, Resources
+from fedpns_ray.errors import InputError
+
 Vector = NDArray[np.float32]
-Probe = Callable[[Sequence[int]], NDArray[np.float64]]
+
+
+class Probe(Protocol):
+    """What the server may ask of nodes before it draws. Most methods never ask; what is asked is counted and timed."""
+
+    def __call__(self, node_ids: Sequence[int], samples: int | None = None) -> NDArray[np.float64]:
+        """The loss of the current model on each node's own data, or on so many of its samples, drawn each round."""
+        ...
+
+    def resources(self) -> Resources:
+        """What every node would need this round. Only with a device model."""
+        ...
 
 
 class CheckLoss(Protocol):
@@ -35,10 +49,18 @@ class Nodes:
     """Which nodes hold i.i.d. data. Only experiments such as Figure 1 may look; a method may not."""
     per_round: int
     """|S_t| = c |K|."""
+    devices: Devices | None = None
+    """The device model, if it is on."""
 
     @property
     def count(self) -> int:
         return len(self.sizes)
+
+    def needed_devices(self, part: str) -> Devices:
+        """The device model, for a part that cannot do without."""
+        if self.devices is None:
+            raise InputError(f"devices: off is not allowed; {part} needs the device model, such as devices log-normal")
+        return self.devices
 
 
 @dataclass(frozen=True)
@@ -54,6 +76,12 @@ class Updates:
     steps: NDArray[np.int64]
     """tau_i, local steps taken."""
     lr: float
+    shares: NDArray[np.float64] | None = None
+    """What each update counts for in the sum, if a selection says so; otherwise all count for 1/m."""
+    upload: NDArray[np.float64] | None = None
+    """With a device model: the seconds that each update takes to send."""
+    seconds: NDArray[np.float64] | None = None
+    """With a device model: the seconds from the round's beginning until each update is in."""
 
     def __len__(self) -> int:
         return len(self.node_ids)
@@ -61,14 +89,9 @@ class Updates:
     def subset(self, positions: Sequence[int]) -> Updates:
         """The same updates, fewer nodes."""
         at = list(positions)
-        return replace(
-            self,
-            node_ids=tuple(self.node_ids[k] for k in at),
-            deltas=self.deltas[at],
-            losses=self.losses[at],
-            sizes=self.sizes[at],
-            steps=self.steps[at],
-        )
+        columns = ("deltas", "losses", "sizes", "steps", "shares", "upload", "seconds")
+        there = {key: column[at] for key in columns if (column := getattr(self, key)) is not None}
+        return replace(self, node_ids=tuple(self.node_ids[k] for k in at), **there)
 
     def norms(self) -> NDArray[np.float64]:
         """||delta_i|| of every node, summed in float64 and by no BLAS, so that threads cannot change a bit."""
@@ -85,6 +108,8 @@ class Outcome:
     excluded: tuple[int, ...] = ()
     notes: dict[str, Any] = field(default_factory=dict)
     """What else belongs into the record of the round."""
+    step: Vector | None = None
+    """w_t - w_{t-1}: the global update. The round loop fills it in."""
 
 
 class Part(BaseModel):
@@ -98,7 +123,7 @@ class Part(BaseModel):
         """Called once, before round 1."""
 
     def state_dict(self) -> dict[str, NDArray[Any]]:
-        """All that `learn` has changed, as arrays: enough to go on from a checkpoint."""
+        """All that `learn` (or `combine`) has changed, as arrays: enough to go on from a checkpoint."""
         return {}
 
     def load_state_dict(self, state: dict[str, NDArray[Any]]) -> None:
@@ -111,12 +136,17 @@ class Selection(Part):
     `draw` and `sift` leave the state alone, `learn` alone changes it: a round may be drawn again after a fault.
     """
 
+    reports: ClassVar[int] = 0
+    """Numbers that every trained node sends, for the server to choose by, before any update is sent."""
+    downloads: ClassVar[int] = 1
+    """Vectors as large as the model that every drawn node is sent."""
+
     def draw(self, rng: np.random.Generator, probe: Probe) -> Sequence[int]:
         """The nodes that train this round. `probe(ids)` asks nodes for the loss of the current model on their data."""
         raise NotImplementedError
 
     def sift(self, rng: np.random.Generator, updates: Updates) -> Updates:
-        """After training: the updates that are sent to the server. Most methods send all of them."""
+        """After training: the updates that are sent to the server, with their shares. Most methods send all, alike."""
         return updates
 
     def learn(self, updates: Updates, outcome: Outcome) -> None:
@@ -136,9 +166,13 @@ class Objective(Part):
         The tensors are flat vectors of one node, or matrices with one row a node; `anchor` is the global model w.
         """
 
+    def epochs(self, most: int, rng: np.random.Generator) -> int:
+        """Local epochs of one node in one round, at least 1 and at most E; `rng` is its own for this round."""
+        return most
+
 
 class Aggregation(Part):
-    """How updates become a model."""
+    """How updates become a model. `combine` is called once a round and may change the state."""
 
     def combine(self, weights: Vector, updates: Updates, check_loss: CheckLoss) -> Outcome:
         raise NotImplementedError
@@ -166,6 +200,8 @@ class Strategy(NamedTuple):
             part.load_state_dict(mine)
 
 
-def average(weights: Vector, deltas: NDArray[np.float32]) -> Vector:
-    """(5): w + mean of delta_i, summed in float64 in the order of the rows."""
-    return (weights + deltas.mean(axis=0, dtype=np.float64)).astype(np.float32)
+def average(weights: Vector, deltas: NDArray[np.float32], shares: NDArray[np.float64] | None = None) -> Vector:
+    """(5): w + mean of delta_i, or the sum of shares_i delta_i; in float64 in the order of the rows, by no BLAS."""
+    if shares is None:
+        return (weights + deltas.mean(axis=0, dtype=np.float64)).astype(np.float32)
+    return (weights + np.einsum("i,ik->k", shares, deltas, dtype=np.float64)).astype(np.float32)

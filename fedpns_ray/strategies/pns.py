@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat
 
-from fedpns_ray.strategies.fedavg import uniform
+from fedpns_ray.strategies.fedavg import by_probability
 from fedpns_ray.strategies.parts import Nodes, Outcome, Probe, Selection, Updates
 
 
@@ -33,13 +33,7 @@ class ProbabilisticSelection(Selection):
         self._labelled = np.zeros(nodes.count, dtype=np.int64)
 
     def draw(self, rng: np.random.Generator, probe: Probe) -> Sequence[int]:
-        """Distinct nodes by p. Where fewer than |S_t| have p > 0: all of those, and the rest uniformly."""
-        possible = np.flatnonzero(self._p > 0)
-        missing = self._nodes.per_round - len(possible)
-        if missing >= 0:
-            return possible.tolist() + uniform(rng, np.flatnonzero(self._p == 0), missing)
-        p = self._p[possible] / self._p[possible].sum()
-        return [int(node) for node in rng.choice(possible, self._nodes.per_round, replace=False, p=p)]
+        return by_probability(rng, self._p, self._nodes.per_round)
 
     def learn(self, updates: Updates, outcome: Outcome) -> None:
         self._drawn[list(updates.node_ids)] += 1

@@ -7,62 +7,20 @@ import socket
 import subprocess
 import sys
 import time
-import uuid
 from pathlib import Path
 
-import psutil
 import pytest
 
 from fedpns_ray import Experiment, run
+from tests.bench import Bench
 
 E = Experiment(strategy="fedpns", nodes=10, fraction=0.3, samples_per_node=400, epochs=2, rounds=600)
 
 
 @pytest.fixture
 def bench(tmp_path):
-    """A folder, the command, and a mark that every process of the command inherits."""
     (tmp_path / "e.yaml").write_text(E.to_yaml())
-    return Bench(tmp_path)
-
-
-class Bench:
-    def __init__(self, folder):
-        self.folder, self.mark = folder, uuid.uuid4().hex
-        self.command = [sys.executable, "-m", "fedpns_ray.cli", "run", "e.yaml", "--out", "r"]
-        self.environment = {**os.environ, "FEDPNS_TEST_MARK": self.mark}
-        self.environment.pop("RAY_ADDRESS", None)
-
-    def start(self, *more):
-        return subprocess.Popen(
-            [*self.command, *more], cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True, start_new_session=True,
-        )  # fmt: skip
-
-    def lines(self):
-        path = self.folder / "r" / "rounds.jsonl"
-        return len(path.read_bytes().splitlines()) if path.exists() else 0
-
-    def wait_for_lines(self, process, count):
-        deadline = time.monotonic() + 90
-        while self.lines() < count:
-            assert process.poll() is None, process.communicate()
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-
-    def left_behind(self, within=30):
-        """Processes that carry our mark, once they have had time to go."""
-        deadline = time.monotonic() + within
-        while True:
-            left = [p for p in psutil.process_iter() if self._is_ours(p)]
-            if not left or time.monotonic() > deadline:
-                return left
-            time.sleep(0.2)
-
-    def _is_ours(self, process):
-        try:
-            return process.status() != psutil.STATUS_ZOMBIE and process.environ().get("FEDPNS_TEST_MARK") == self.mark
-        except psutil.Error:
-            return False
+    return Bench(tmp_path, "run", "e.yaml", "--out", "r")
 
 
 def test_stopped_killed_and_resumed_to_the_same_bits(bench):

@@ -15,6 +15,8 @@ from fedpns_ray.runtime.layout import Layout
 from tests.test_run import untimed
 
 SMALL = {"nodes": 4, "fraction": 0.75, "rounds": 4}
+LONG_ENOUGH = {"rounds": 6, "slow_fraction": 1.0, "slow_seconds": 0.5}
+"""For a look at actors, which go when their run ends."""
 MODELS = {
     "mlr": {"epochs": 3, "samples_per_node": 60},
     "cnn-m": {"dataset": "mnist", "samples_per_node": 40, "sigma": 0.5},
@@ -60,7 +62,7 @@ def places():
 
 def test_all_gpus_of_all_machines_are_used_evenly(cluster):
     seen, said = [], []
-    e = experiment("fedavg", "mlr", nodes=16, rounds=2)
+    e = experiment("fedavg", "mlr", nodes=16, **LONG_ENOUGH)
     layout = Layout(actors=8, gpus_per_actor=0.25, cpus_per_actor=0.1)
     result = run(e, on_round=lambda record: seen.append(places()), layout=layout, say=said.append)
     assert_same(result, run(e))
@@ -73,7 +75,7 @@ def test_all_gpus_of_all_machines_are_used_evenly(cluster):
 def test_actors_and_tasks_have_readable_names(cluster):
     seen = []
     run(
-        experiment("fedpns", "mlr", rounds=2),
+        experiment("fedpns", "mlr", **LONG_ENOUGH),
         on_round=lambda r: seen.append(list_named_actors()),
         layout=Layout(actors=2),
     )

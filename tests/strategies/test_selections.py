@@ -66,9 +66,21 @@ def test_mean_is_the_float64_mean():
 def test_presets_are_their_parts():
     assert {name: (p.selection, p.objective, p.aggregation) for name, p in PRESETS.items()} == {
         "fedavg": ("random", "plain", "mean"),
+        "fedavg-full": ("random", "plain", "all-nodes"),
         "optimal-aggregation": ("random", "plain", "optimal"),
         "fedpns": ("pns", "plain", "optimal"),
+        "fedprox": ("random", "proximal", "mean"),
+        "fedadp": ("random", "plain", "adaptive"),
+        "cmfl": ("relevant", "plain", "mean"),
+        "power-of-choice": ("power-of-choice", "plain", "mean"),
+        "norm-sampling": ("norm-sampling", "plain", "mean"),
+        "optimal-sampling": ("optimal-sampling", "plain", "mean"),
+        "importance-latency": ("importance-latency", "plain", "mean"),
+        "fedcs": ("deadline", "plain", "mean"),
         "bn2": ("largest-norm", "plain", "mean"),
+        "bc": ("best-channel", "plain", "mean"),
+        "bc-bn2": ("best-channel-largest-norm", "plain", "mean"),
+        "oort": ("oort", "plain", "mean"),
     }
     strategy = assemble({"selection": "pns", "objective": "plain", "aggregation": "mean"}, {"alpha": 3})
     assert strategy.selection.alpha == 3 and isinstance(strategy.aggregation, MeanAggregation)

@@ -1,0 +1,86 @@
+"""The ledger of a round: bytes up and down and, with a device model, simulated seconds.
+
+Counted are whole models, 4 bytes a parameter, and the numbers that nodes report so that the server can choose (a loss,
+a norm). What rides along with an update, and what a server knows of channels, is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpns_ray.config import Experiment
+from fedpns_ray.devices import PROBE_COST, Resources
+from fedpns_ray.strategies.parts import Nodes, Selection, Updates
+
+NUMBER = 8
+"""Bytes of a reported number."""
+
+
+class Ledger:
+    """One round's. It is also the `Probe` that a selection asks, so that nothing is asked for free."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        nodes: Nodes,
+        round: int,
+        payload: int,
+        losses: Callable[..., NDArray[np.float64]],
+    ) -> None:
+        """`payload`: bytes of a model. `losses(round, node_ids, samples)` asks the nodes."""
+        self._e, self._nodes, self._round, self._payload, self._losses = experiment, nodes, round, payload, losses
+        self._probed: set[int] = set()
+        self._answers = 0
+        self._probing = 0.0
+
+    def __call__(self, node_ids: Sequence[int], samples: int | None = None) -> NDArray[np.float64]:
+        ids = list(node_ids)
+        self._probed |= set(ids)
+        self._answers += len(ids)
+        if self._nodes.devices and ids:
+            sizes = self._nodes.sizes[ids]
+            used = sizes if samples is None else np.minimum(samples, sizes)
+            self._probing += PROBE_COST * float((used / self._nodes.devices.speed[ids]).max())
+        return self._losses(self._round, ids, samples)
+
+    def resources(self) -> Resources:
+        return self._resources
+
+    @cached_property
+    def _resources(self) -> Resources:
+        return self._nodes.needed_devices("this selection").resources(self._round)
+
+    def timed(self, updates: Updates) -> Updates:
+        """The updates with the time that each took, if there is a device model."""
+        if self._nodes.devices is None:
+            return updates
+        upload = self._resources.upload[list(updates.node_ids)]
+        return replace(updates, upload=upload, seconds=self._probing + self._train(updates) + upload)
+
+    def _train(self, updates: Updates) -> NDArray[np.float64]:
+        """A node that does fewer epochs than E is done sooner."""
+        whole = self._e.epochs * -(-updates.sizes // self._e.batch_size)
+        return self._resources.train[list(updates.node_ids)] * (updates.steps / whole)
+
+    def entries(self, selection: Selection, drawn: Sequence[int], updates: Updates, sent: Updates) -> dict[str, Any]:
+        """For the record: of the nodes drawn, `updates` are back from training, and `sent` were sent."""
+        down = selection.downloads * len(drawn) + len(self._probed - set(drawn))
+        numbers = self._answers + selection.reports * len(updates)
+        traffic = {"bytes_up": self._payload * len(sent) + NUMBER * numbers, "bytes_down": self._payload * down}
+        if self._nodes.devices is None:
+            return traffic
+        return {**traffic, "simulated_seconds": self._probing + self._duration(selection, updates, sent)}
+
+    def _duration(self, selection: Selection, updates: Updates, sent: Updates) -> float:
+        """Until the last node is heard. Where the server chooses by reports, uploads begin when all of those are in."""
+        if not len(updates):
+            return 0.0
+        train, upload = self._train(updates), self._resources.upload[list(updates.node_ids)]
+        upload = np.where(np.isin(updates.node_ids, sent.node_ids), upload, 0.0)
+        return float(train.max() + upload.max() if selection.reports else (train + upload).max())

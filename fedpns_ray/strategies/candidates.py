@@ -1,0 +1,51 @@
+"""What several methods share: many nodes train and report, few are asked for their updates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import PositiveInt
+
+from fedpns_ray.errors import InputError
+from fedpns_ray.strategies.fedavg import uniform
+from fedpns_ray.strategies.parts import Nodes, Probe, Selection, Updates
+
+
+class CandidateSelection(Selection):
+    """|M| nodes drawn uniformly train, and each reports the norm of its update; `sift` says who sends it."""
+
+    reports: ClassVar[int] = 1
+    candidates: PositiveInt = 20
+    """|M|, nodes that train each round."""
+    _nodes: Nodes
+
+    def begin(self, nodes: Nodes) -> None:
+        if not nodes.per_round <= self.candidates <= nodes.count:
+            raise InputError(
+                f"candidates: {self.candidates} is not allowed; "
+                f"it must be between {nodes.per_round} (drawn a round) and {nodes.count} (nodes)"
+            )
+        self._nodes = nodes
+
+    def draw(self, rng: np.random.Generator, probe: Probe) -> Sequence[int]:
+        return uniform(rng, np.arange(self._nodes.count), self.candidates)
+
+    def size(self, updates: Updates) -> int:
+        """How many are sent: |S_t|, or all that returned if those are fewer."""
+        return min(self._nodes.per_round, len(updates))
+
+
+def weighted_norms(updates: Updates) -> NDArray[np.float64]:
+    """||psi_i delta_i|| with psi_i, the node's part of all samples of those that returned.
+
+    A norm that is no number, of a node whose training diverged, is taken as 0.
+    """
+    return np.nan_to_num(updates.norms(), nan=0.0, posinf=0.0) * updates.sizes / updates.sizes.sum()
+
+
+def largest(values: NDArray[np.float64], size: int) -> list[int]:
+    """Positions of the largest values, in ascending order; a tie goes to the lower position."""
+    return sorted(np.argsort(-values, kind="stable")[:size].tolist())

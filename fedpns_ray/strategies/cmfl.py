@@ -1,0 +1,57 @@
+"""CMFL (Wang et al. 2019): a node withholds an update that points away from where the model is going."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from fedpns_ray.strategies.fedavg import RandomSelection
+from fedpns_ray.strategies.parts import Nodes, Outcome, Updates
+
+
+class RelevantSelection(RandomSelection):
+    """Of the nodes drawn uniformly, those send whose relevance e(u, u') is at least the threshold.
+
+    e(u, u') is the share of parameters in which the update u has the sign of u', the last global update. The paper lets
+    the threshold be constant or fall with 1 / sqrt(t) and tunes it for each task; here it is constant, at the half that
+    chance would give. Until there has been a global update, everybody sends. A drawn node is sent the model and u'.
+    """
+
+    name = "relevant"
+    downloads: ClassVar[int] = 2
+    relevance: float = Field(0.5, ge=0, le=1)
+    """The threshold v: the least share of equal signs."""
+    relevance_decay: Literal["none", "sqrt"] = "none"
+    """Whether the threshold falls with the round: v / sqrt(t)."""
+    _last: NDArray[np.float32]
+    _round: int
+
+    def begin(self, nodes: Nodes) -> None:
+        super().begin(nodes)
+        self._last, self._round = np.zeros(0, dtype=np.float32), 0
+
+    def sift(self, rng: np.random.Generator, updates: Updates) -> Updates:
+        if not len(self._last):
+            return updates
+        threshold = self.relevance / (np.sqrt(self._round + 1) if self.relevance_decay == "sqrt" else 1)
+        return updates.subset(np.flatnonzero(relevance(updates, self._last) >= threshold).tolist())
+
+    def learn(self, updates: Updates, outcome: Outcome) -> None:
+        """A round in which nobody sent leaves the last global update as it is."""
+        self._round += 1
+        if outcome.aggregated and outcome.step is not None:
+            self._last = outcome.step
+
+    def state_dict(self) -> dict[str, NDArray[Any]]:
+        return {"last": self._last, "round": np.array(self._round)}
+
+    def load_state_dict(self, state: dict[str, NDArray[Any]]) -> None:
+        self._last, self._round = state["last"].copy(), int(state["round"])
+
+
+def relevance(updates: Updates, last: NDArray[np.float32]) -> NDArray[np.float64]:
+    """e(u, u') = 1/N sum of I(sgn u_j = sgn u'_j) of every update; 0 has a sign of its own."""
+    return (np.sign(updates.deltas) == np.sign(last)).mean(axis=1)

@@ -1,0 +1,122 @@
+"""Oort (Lai et al. 2021): guided selection by statistical and system utility, with exploration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, NonNegativeFloat, PositiveInt
+
+from fedpns_ray.strategies.fedavg import by_probability
+from fedpns_ray.strategies.parts import Nodes, Outcome, Probe, Selection, Updates
+
+
+class OortSelection(Selection):
+    """Exploits nodes of high utility and explores nodes not seen yet; slow nodes are penalised if there are devices.
+
+    Algorithm 1 of the paper. Util(i) = (|B_i| sqrt(mean loss^2) + sqrt(0.1 log R / L(i))) x (T / t_i)^penalty if T <
+    t_i, where L(i) is the round that last saw node i and R this one. Choices where paper and released code differ or
+    are silent: a node reports its mean loss, which stands for the root of its mean squared loss; statistical utility is
+    clipped at its 95th percentile and brought to 0 .. 1 before the bonus is added, as in the code; T is a percentile of
+    the durations known so far, which the pacer raises; unexplored nodes are drawn by speed, or uniformly without
+    devices. Nobody is blacklisted, and no more nodes are drawn than are waited for.
+    """
+
+    name = "oort"
+    exploration: float = Field(0.9, ge=0, le=1)
+    """epsilon, the part of the draw that explores in round 1."""
+    exploration_decay: float = Field(0.98, gt=0, le=1)
+    """What epsilon is multiplied with after each round."""
+    exploration_floor: float = Field(0.2, ge=0, le=1)
+    """The least epsilon."""
+    penalty: NonNegativeFloat = 2.0
+    """The exponent for nodes slower than T."""
+    cutoff: float = Field(0.95, gt=0, le=1)
+    """Nodes with this part of the last exploited node's utility may be exploited in its place."""
+    pace: float = Field(30.0, gt=0, le=100)
+    """The percentile of known durations that T begins at."""
+    pace_step: NonNegativeFloat = 10.0
+    """What the pacer adds to it when utility falls."""
+    pace_window: PositiveInt = 20
+    """Rounds over which the pacer sums utility."""
+    _nodes: Nodes
+    _round: int
+    _pace: float
+    _utility: NDArray[np.float64]
+    _last: NDArray[np.int64]
+    _seconds: NDArray[np.float64]
+    _history: NDArray[np.float64]
+
+    def begin(self, nodes: Nodes) -> None:
+        self._nodes, self._round, self._pace = nodes, 0, self.pace
+        self._utility, self._seconds = np.zeros(nodes.count), np.zeros(nodes.count)
+        self._last, self._history = np.zeros(nodes.count, dtype=np.int64), np.zeros(0)
+
+    def draw(self, rng: np.random.Generator, probe: Probe) -> Sequence[int]:
+        seen, unseen = np.flatnonzero(self._last > 0), np.flatnonzero(self._last == 0)
+        k = self._nodes.per_round
+        epsilon = max(self.exploration * self.exploration_decay**self._round, self.exploration_floor)
+        exploit = min(int(k * (1 - epsilon) + 1e-9), len(seen))
+        exploit = max(exploit, k - len(unseen))
+        chosen = self._exploited(rng, seen, exploit)
+        speed = np.ones(len(unseen)) if self._nodes.devices is None else 1 / probe.resources().train[unseen]
+        return chosen + [int(unseen[j]) for j in by_probability(rng, speed, k - exploit)]
+
+    def _exploited(self, rng: np.random.Generator, seen: NDArray[np.int64], size: int) -> list[int]:
+        """By utility, among those that come near the `size`-th highest."""
+        if not size:
+            return []
+        utility = self.utilities(seen)
+        near = np.flatnonzero(utility >= self.cutoff * np.sort(utility)[-size])
+        return [int(seen[near[j]]) for j in by_probability(rng, utility[near], size)]
+
+    def utilities(self, seen: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Util(i) of nodes that took part before."""
+        raw = self._utility[seen]
+        clip = np.sort(raw)[min(int(len(raw) * 0.95), len(raw) - 1)]
+        low, high = float(raw.min()), float(raw.max())
+        scaled = (np.minimum(raw, clip) - low) / (high - low) if high > low else np.ones(len(raw))
+        utility = scaled + np.sqrt(0.1 * math.log(self._round + 1) / self._last[seen])
+        preferred = self.preferred_seconds()
+        slow = np.maximum(self._seconds[seen] / preferred, 1.0) if preferred else np.ones(len(raw))
+        return utility / slow**self.penalty
+
+    def preferred_seconds(self) -> float:
+        """T: a percentile of the durations known so far; 0 where nothing is known."""
+        known = np.sort(self._seconds[self._last > 0])
+        return float(known[min(int(len(known) * self._pace / 100), len(known) - 1)]) if len(known) else 0.0
+
+    def learn(self, updates: Updates, outcome: Outcome) -> None:
+        """The pacer: when the last rounds brought less utility than those before them, slower nodes are let in."""
+        self._round += 1
+        at = list(updates.node_ids)
+        gained = updates.sizes * np.nan_to_num(updates.losses, nan=0.0, posinf=0.0)
+        self._utility[at], self._last[at] = gained, self._round
+        if updates.seconds is not None:
+            self._seconds[at] = updates.seconds
+        window = self.pace_window
+        self._history = np.append(self._history, gained.sum())[-2 * window :]
+        if self._round % window == 0 and len(self._history) == 2 * window:
+            before, now = self._history[:window].sum(), self._history[window:].sum()
+            self._pace = min(self._pace + self.pace_step, 100.0) if before > now else self._pace
+
+    def notes(self) -> dict[str, Any]:
+        return {"preferred_seconds": self.preferred_seconds()} if self._nodes.devices else {}
+
+    def state_dict(self) -> dict[str, NDArray[Any]]:
+        return {
+            "round": np.array(self._round),
+            "pace": np.array(self._pace),
+            "utility": self._utility,
+            "last": self._last,
+            "seconds": self._seconds,
+            "history": self._history,
+        }
+
+    def load_state_dict(self, state: dict[str, NDArray[Any]]) -> None:
+        self._round, self._pace = int(state["round"]), float(state["pace"])
+        self._utility, self._last = state["utility"].copy(), state["last"].copy()
+        self._seconds, self._history = state["seconds"].copy(), state["history"].copy()

@@ -1,0 +1,52 @@
+"""Optimal client sampling (Chen, Horvath and Richtarik 2020): unbiased, with the least variance."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpns_ray.strategies.candidates import CandidateSelection, weighted_norms
+from fedpns_ray.strategies.parts import Updates
+
+
+class OptimalSamplingSelection(CandidateSelection):
+    """Of |M| nodes that train, each sends by itself with probability p_i, and then counts for psi_i / p_i.
+
+    So the sum of the sent updates has the expectation of the sum over all |M| of psi_i delta_i, whatever p is; the p
+    below makes its variance least for m = |S_t| expected senders. It may happen that nobody sends: the model then
+    stays.
+    """
+
+    name = "optimal-sampling"
+
+    def sift(self, rng: np.random.Generator, updates: Updates) -> Updates:
+        if not len(updates):
+            return updates
+        p = optimal_probabilities(weighted_norms(updates), self._nodes.per_round)
+        sent = rng.random(len(updates)) < p
+        shares = np.divide(updates.sizes / updates.sizes.sum(), p, out=np.zeros(len(p)), where=p > 0)
+        return replace(updates, shares=shares).subset(np.flatnonzero(sent).tolist())
+
+
+def optimal_probabilities(norms: NDArray[np.float64], m: int) -> NDArray[np.float64]:
+    """The optimal participation of the paper: p_i = (m + l - n) ||u_i|| / sum of the l smallest norms, and 1 for the others.
+
+    l is the largest number with 0 < m + l - n <= (sum of the l smallest norms) / (the l-th smallest). The p_i sum to m.
+    With no norms to go by, all are alike; where only those l are 0, nothing is lost by never sending them.
+    """
+    n = len(norms)
+    if n <= m:
+        return np.ones(n)
+    if not norms.any():
+        return np.full(n, m / n)
+    ascending = np.argsort(norms, kind="stable")
+    sums = np.cumsum(norms[ascending])
+    for size in range(n, n - m, -1):
+        certain = n - size
+        if (m - certain) * norms[ascending[size - 1]] <= sums[size - 1]:
+            break
+    p = np.ones(n)
+    p[ascending[:size]] = (m - certain) * norms[ascending[:size]] / (sums[size - 1] or 1.0)
+    return np.minimum(p, 1.0)

@@ -1,0 +1,20 @@
+"""The field's strategies on two actors: what they ask of workers gives the bits of one process."""
+
+import pytest
+
+from fedpns_ray import run
+from fedpns_ray.runtime.layout import Layout
+from tests.runtime.test_same_bits import assert_same
+from tests.strategies.test_all import experiment
+
+CASES = {
+    "power-of-choice": {"variant": "cpow-d", "probe_samples": 5, "objective": "proximal", "aggregation": "adaptive"},
+    "oort": {"objective": "proximal", "aggregation": "all-nodes"},
+}
+"""Probes of drawn samples, epochs by node, losses, simulated seconds: all that crosses to workers and back."""
+
+
+@pytest.mark.parametrize("strategy", CASES)
+def test_two_actors(cluster, strategy):
+    e = experiment(strategy, rounds=4, size_spread=0.5, **CASES[strategy])
+    assert_same(run(e, layout=Layout(actors=2)), run(e))
