@@ -3,13 +3,18 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: run test lint bench reproduce-quick clean
+.PHONY: run test test-cluster lint bench figures reproduce-quick clean
+
+FIG ?= 1 2 3 4 5 6
 
 run: $(READY) ## FedPNS against FedAvg on the paper's synthetic data: table, plot, run folders
 	$(BIN)/fedpns compare --strategies fedpns,fedavg --rounds 100 --out runs/quickstart
 
 test: lint ## all tests
 	$(BIN)/python -m pytest
+
+test-cluster: $(READY) ## a cluster of three hosts on this machine, from `ray up` to `ray down` (needs root; 5 minutes)
+	$(BIN)/python -m pytest -m cluster
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -19,6 +24,11 @@ lint: $(READY)
 bench: $(READY) ## speed, as ratios measured in one run
 	$(BIN)/python -m benchmarks.optimal_aggregation
 	$(BIN)/python -m benchmarks.runtime
+	$(BIN)/python -m benchmarks.study
+	$(BIN)/python -m benchmarks.cluster
+
+figures: $(READY) ## the paper's figures into runs/figN (FIG="1 3" for some; some 5 hours on 2 cores for all): resumable
+	for n in $(FIG); do $(BIN)/fedpns study tune/fig$$n.yaml --out runs/fig$$n $(ONLY) || exit; done
 
 reproduce-quick: $(READY) ## the paper's numbers for MNIST, sigma 0.2, rho 1 (a quarter of an hour on 2 cores)
 	$(BIN)/python -m pytest -m reproduction -s

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,10 +14,13 @@ from typing import Any, NoReturn, get_args
 from rich.console import Console
 from rich.table import Table
 
-from fedpns_ray.config import DATASETS, Experiment, drop_idle, overridden, read_yaml
+from fedpns_ray import cli_report, cli_study
+from fedpns_ray.config import DATASETS, Experiment, as_folder, drop_idle, folder_name, overridden
 from fedpns_ray.errors import InputError, LostError
 from fedpns_ray.runtime.layout import Layout
-from fedpns_ray.strategies import PARTS, PRESETS, describe_default, find_part, known_parameters
+from fedpns_ray.strategies import PARTS, PRESETS, describe_default, find_part, known_parameters, parameters_of
+from fedpns_ray.study.study_file import parse_seeds
+from fedpns_ray.yaml_file import read_yaml
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -33,9 +35,12 @@ SECTIONS = {
     ),
     "model and training": (
         "model", "vectorize", "fraction", "rounds", "epochs", "batch_size", "lr", "lr_decay", "lr_floor",
-        "evaluate_every", "seed",
+        "evaluate_every", "centralised", "seed",
     ),
     "simulated behaviour of nodes": ("drop_probability", "slow_fraction", "slow_seconds"),
+    "device model (simulated time)": (
+        "devices", "device_speed", "device_uplink", "device_spread", "device_file", "device_fading",
+    ),
 }  # fmt: skip
 
 RUN_EXAMPLES = """examples:
@@ -54,6 +59,11 @@ DATA_EXAMPLES = """examples:
   fedpns data fetch mnist cifar10        download into FEDPNS_DATA, verified
   fedpns data verify                     check everything that is there against the official checksums
   fedpns data show --dataset mnist --sigma 0.2 --rho 2 --out population.png
+"""
+DOCTOR_EXAMPLES = """examples:
+  fedpns doctor
+  fedpns doctor --address auto --out s3://bucket/study                         on a machine of the cluster
+  ray exec cluster/gpu.yaml 'fedpns doctor --address auto'                     from afar
 """
 
 
@@ -116,6 +126,16 @@ def build_parser() -> Parser:
     )
     compare.add_argument("--json", action="store_true", help="print the table as JSON, and nothing else")
 
+    study = command(
+        "study", study_command, "Run a study: a grid or a search, on this machine or a cluster.", cli_study.EXAMPLES
+    )
+    cli_study.add_arguments(study)
+
+    report = command("report", report_command, "Runs and studies as one page to look at.", cli_report.REPORT_EXAMPLES)
+    cli_report.add_report_arguments(report)
+    watch = command("watch", watch_command, "Show a running experiment or study, live.", cli_report.WATCH_EXAMPLES)
+    cli_report.add_watch_arguments(watch)
+
     data = command("data", None, "Data sets and populations: fetch, verify, show.", DATA_EXAMPLES)
     actions = data.add_subparsers(required=True, metavar="ACTION")
     for name, function, what in (
@@ -133,7 +153,16 @@ def build_parser() -> Parser:
     show.set_defaults(command=data_show_command)
 
     command("strategies", strategies_command, "List strategies and parts, with parameters and defaults.")
-    command("doctor", doctor_command, "What this machine has, what is missing, and what to do.")
+    doctor = command(
+        "doctor",
+        doctor_command,
+        "What this machine or a cluster has, what is missing, and what to do.",
+        DOCTOR_EXAMPLES,
+    )
+    doctor.add_argument(
+        "--address", help="examine every machine of the Ray cluster there (auto: the one on this machine)"
+    )
+    doctor.add_argument("--out", metavar="DIR", help="with --address: whether every machine can write a study there")
     return parser
 
 
@@ -221,23 +250,8 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     """The file's settings, overridden by flags."""
     flags = {key.removeprefix("set."): value for key, value in vars(options).items() if key.startswith("set.")}
     given = {key: value for key, value in flags.items() if value is not None}
-    for text in options.set:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise InputError(f"set: {text!r} is not allowed; it must be like key=value")
-        given[key] = value
+    given |= cli_study.pairs(options.set, "set")
     return overridden(read_yaml(options.config) if options.config else {}, given)
-
-
-def parse_seeds(text: str) -> list[int]:
-    """`1-3,7` → [1, 2, 3, 7]."""
-    seeds: list[int] = []
-    for piece in text.split(","):
-        match = re.fullmatch(r"(\d+)(?:-(\d+))?", piece.strip())
-        if not match or (match[2] and int(match[2]) < int(match[1])):
-            raise InputError(f"seeds: {text!r} is not allowed; it must be like 1-5 or 1,3,7")
-        seeds += range(int(match[1]), int(match[2] or match[1]) + 1)
-    return list(dict.fromkeys(seeds))
 
 
 @contextmanager
@@ -280,7 +294,7 @@ def _run_all(experiments: dict[Path, Experiment], quiet: bool, **where: Any) -> 
 
 def run_command(options: argparse.Namespace) -> int:
     experiment = Experiment(**_settings(options))
-    out = options.out or Path("runs") / _name(experiment)
+    out = options.out or Path("runs") / folder_name(experiment)
     layout, every = _layout(options), options.checkpoint_every
     if not (every.isdigit() and int(every)):
         raise InputError(f"checkpoint_every: {every!r} is not allowed; it must be a whole number above 0")
@@ -298,6 +312,9 @@ def run_command(options: argparse.Namespace) -> int:
     final, loss = _number(s["final_accuracy"], ".2%"), _number(s["last_loss"], ".4f")
     console.print(f"{experiment.label}: final accuracy {final}, loss {loss}")
     console.print(f"reached {', '.join(reached[-3:]) or 'no target accuracy'}")
+    if "bytes_up" in s:  # runs of before the ledger have none
+        time = f", {s['simulated_seconds']:.4g} simulated s" if "simulated_seconds" in s else ""
+        console.print(f"{s['bytes_up'] / 1e6:.4g} MB up, {s['bytes_down'] / 1e6:.4g} MB down{time}")
     console.print(f"weights {s['weights_sha256'][:16]}…, written to {out}", soft_wrap=True)
     if options.profile:
         _print_profile(result)
@@ -322,20 +339,6 @@ def _print_profile(result: Any) -> None:
     console.print(grid)
 
 
-def _name(*experiments: Experiment) -> str:
-    """A folder name that others share only if they are the same experiments (but for their length)."""
-    import hashlib
-
-    digest = hashlib.sha256("".join(e.but(rounds=1).to_yaml() for e in experiments).encode()).hexdigest()[:8]
-    first = experiments[0]
-    what = f"{first.label}-seed{first.seed}" if len(experiments) == 1 else f"{len(experiments)}-runs"
-    return f"{first.dataset}-{_as_folder(what)}-{digest}"
-
-
-def _as_folder(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_+-]", "-", text)
-
-
 def _check_all(out: Path, runs: dict[Path, Experiment]) -> None:
     """Refuse what cannot run before the first run begins."""
     from fedpns_ray.api import check
@@ -357,8 +360,8 @@ def compare_command(options: argparse.Namespace) -> int:
         for seed in seeds
         for strategy in strategies
     ]
-    out = options.out or Path("runs") / _name(*experiments)
-    runs = {out / f"{_as_folder(e.label)}-seed{e.seed}": e for e in experiments}
+    out = options.out or Path("runs") / folder_name(*experiments)
+    runs = {out / f"{as_folder(e.label)}-seed{e.seed}": e for e in experiments}
     _check_all(out, runs)
     results = _run_all(runs, quiet=options.json)
     if results is None:
@@ -390,7 +393,8 @@ def _print_comparison(rows: Any) -> None:
     target = rows["target"].iloc[0]
     rounds_to = f"rounds to {float(target):.0%}" if target else "rounds to 50%"
     grid = Table(title="mean over seeds; final: mean of the last 5 tests", title_justify="left")
-    for column in ("strategy", "seeds", "final accuracy", "best", "last loss", rounds_to, "seconds"):
+    costs = () if rows["simulated_seconds"].isna().all() else ("MB up", "MB down", "simulated s")
+    for column in ("strategy", "seeds", "final accuracy", "best", "last loss", rounds_to, "seconds", *costs):
         grid.add_column(column, justify="left" if column == "strategy" else "right", no_wrap=True)
     for row in rows.itertuples():
         spread = f" ± {100 * row.interval:.2f}" if row.interval == row.interval else ""
@@ -402,8 +406,21 @@ def _print_comparison(rows: Any) -> None:
             _number(row.last_loss, ".4f"),
             f"{row.rounds_to_target:.0f}" if target else "-",
             f"{row.seconds:.1f}",
+            *(f"{x:.4g}" for x in (row.bytes_up / 1e6, row.bytes_down / 1e6, row.simulated_seconds) if costs),
         )
     console.print(grid)
+
+
+def study_command(options: argparse.Namespace) -> int:
+    return cli_study.study_command(options, console, messages, _stop_on_signal)
+
+
+def report_command(options: argparse.Namespace) -> int:
+    return cli_report.report_command(options, console)
+
+
+def watch_command(options: argparse.Namespace) -> int:
+    return cli_report.watch_command(options, console)
 
 
 def data_fetch_command(options: argparse.Namespace) -> int:
@@ -463,10 +480,12 @@ def data_show_command(options: argparse.Namespace) -> int:
 
 def strategies_command(options: argparse.Namespace) -> int:
     grid = Table(title="strategies (--strategy)", title_justify="left")
-    for column in ("name", "what it does", "its parts"):
-        grid.add_column(column, no_wrap=column != "what it does")
+    for column in ("name", "what it does", "its parts", "parameters and defaults"):
+        grid.add_column(column, no_wrap=column == "name")
     for name, preset in PRESETS.items():
-        grid.add_row(name, preset.what, f"{preset.selection}, {preset.objective}, {preset.aggregation}")
+        takers = parameters_of(preset.parts)
+        parameters = ", ".join(f"{key} = {takers[key].model_fields[key].default}" for key in takers)
+        grid.add_row(name, preset.what, ", ".join(preset.parts.values()), parameters)
     console.print(grid)
     for kind, parts in PARTS.items():
         grid = Table(title=f"{kind} (--{kind})", title_justify="left")
@@ -483,10 +502,15 @@ def strategies_command(options: argparse.Namespace) -> int:
 def doctor_command(options: argparse.Namespace) -> int:
     from fedpns_ray.runtime.doctor import examine
 
+    if options.out and not options.address:
+        raise InputError("out: is not allowed without --address")
+    if options.address:
+        from fedpns_ray.study.cluster_doctor import examine_cluster
+
     grid = Table(title="doctor", title_justify="left")
     for column in ("", "what", "found", "what to do"):
         grid.add_column(column)
-    findings = examine()
+    findings = examine_cluster(options.address, options.out) if options.address else examine()
     for finding in findings:
         grid.add_row({True: "ok", False: "NO", None: "-"}[finding.ok], *finding[1:])
     console.print(grid)

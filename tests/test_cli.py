@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from fedpns_ray.cli import main, parse_seeds
+from fedpns_ray.cli import main
+from fedpns_ray.study.study_file import parse_seeds
 
 SMALL = ["--nodes", "20", "--samples-per-node", "50", "--epochs", "1"]
 FEDPNS = [sys.executable, "-m", "fedpns_ray.cli"]

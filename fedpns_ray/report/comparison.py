@@ -9,21 +9,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
-from scipy import stats
 
+from fedpns_ray.recording import LEDGER
 from fedpns_ray.result import Result
+from fedpns_ray.statistics import interval
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 """Okabe and Ito's palette: told apart by every eye."""
-
-
-def interval(values: Sequence[float] | NDArray[np.float64]) -> float:
-    """Half the 95 % confidence interval of the mean (Student's t); NaN for one value."""
-    n = len(values)
-    if n < 2:
-        return float("nan")
-    return float(stats.t.ppf(0.975, n - 1) * np.std(values, ddof=1) / np.sqrt(n))
 
 
 def table(results: Sequence[Result]) -> pd.DataFrame:
@@ -37,7 +29,7 @@ def table(results: Sequence[Result]) -> pd.DataFrame:
 
 def _row(label: str, group: list[Result], target: str | None) -> dict[str, Any]:
     def mean(key: str) -> float:
-        return float(np.mean([np.nan if r.summary[key] is None else r.summary[key] for r in group]))
+        return float(np.mean([np.nan if r.summary.get(key) is None else r.summary[key] for r in group]))
 
     return {
         "strategy": label,
@@ -49,6 +41,7 @@ def _row(label: str, group: list[Result], target: str | None) -> dict[str, Any]:
         "target": target,
         "rounds_to_target": float(np.mean([r.summary["rounds_to"][target] for r in group])) if target else None,
         "seconds": mean("seconds"),
+        **{key: mean(key) for key in LEDGER},
     }
 
 

@@ -1,0 +1,1 @@
+"""Studies: Ray Tune over whole experiments. One trial is one experiment with one seed."""

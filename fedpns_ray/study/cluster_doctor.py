@@ -1,0 +1,149 @@
+"""What the machines of a cluster have, whether they agree, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, NamedTuple
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from fedpns_ray.data.sources import IMAGES, data_root
+from fedpns_ray.errors import InputError
+from fedpns_ray.runtime.doctor import TESTED, Finding
+from fedpns_ray.runtime.session import machines_to_come, session
+from fedpns_ray.study.storage import Storage
+from fedpns_ray.study.tuning import check_seen_by_all
+
+PATIENCE = 60.0
+"""Seconds for a machine to answer."""
+COUNT_GPUS = "import torch; print(torch.cuda.device_count())"
+
+
+class Look(NamedTuple):
+    """One machine, as it sees itself."""
+
+    versions: dict[str, str]
+    gpus: int
+    token: bool
+
+
+def examine_cluster(address: str, out: str | None = None) -> list[Finding]:
+    with session(address):
+        nodes = [node for node in ray.nodes() if node["Alive"]]
+        looks, silent = _ask(nodes)
+        findings = [_machines(nodes), *silent, *_versions(looks), *_gpus(nodes, looks), _token(looks), _data()]
+        return [*findings, _storage(out)] if out else findings
+
+
+def _ask(nodes: list[dict[str, Any]]) -> tuple[dict[str, Look], list[Finding]]:
+    look = ray.remote(num_cpus=0, max_retries=0)(_look)
+    asked = {
+        _name(node): look.options(
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        ).remote()
+        for node in nodes
+    }
+    ray.wait(list(asked.values()), num_returns=len(asked), timeout=PATIENCE)
+    looks, silent = {}, []
+    for name, answer in asked.items():
+        try:
+            looks[name] = ray.get(answer, timeout=0)
+        except (ray.exceptions.RayError, TimeoutError) as error:
+            reason = f"does not answer ({type(error).__name__})"
+            silent.append(Finding(False, name, reason, "look at its logs in /tmp/ray/session_latest/logs"))
+    return looks, silent
+
+
+def _look() -> Look:
+    versions = {"Python": platform.python_version()}
+    for package in TESTED:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = "missing"
+    everything = {key: value for key, value in os.environ.items() if key != "CUDA_VISIBLE_DEVICES"}
+    counted = subprocess.run([sys.executable, "-c", COUNT_GPUS], env=everything, capture_output=True, text=True)
+    gpus = int(counted.stdout) if counted.returncode == 0 else -1
+    return Look(versions, gpus, os.environ.get("RAY_AUTH_MODE") == "token")
+
+
+def _name(node: dict[str, Any]) -> str:
+    return f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
+
+
+def _machines(nodes: list[dict[str, Any]]) -> Finding:
+    total = {what: sum(node["Resources"].get(what, 0) for node in nodes) for what in ("CPU", "GPU")}
+    coming = machines_to_come()
+    more = f"; {len(coming)} more may be started" if coming else ""
+    found = f"{len(nodes)} with {total['CPU']:g} CPU and {total['GPU']:g} GPU for trials{more}"
+    empty = not any(total.values()) and not coming
+    return Finding(not empty, "machines", found, "no trial can run: wait for workers, or add some" if empty else "")
+
+
+def _versions(looks: dict[str, Look]) -> list[Finding]:
+    findings = []
+    for what in ("Python", *TESTED):
+        by_version: dict[str, list[str]] = {}
+        for name, look in looks.items():
+            by_version.setdefault(look.versions[what], []).append(name)
+        same = len(by_version) <= 1
+        found = (
+            f"{next(iter(by_version), '-')} everywhere"
+            if same
+            else "; ".join(f"{number} on {', '.join(names)}" for number, names in by_version.items())
+        )
+        advice = "" if same else "install the same on all: requirements.txt, and one Python"
+        if same and what in TESTED and next(iter(by_version), "").split("+")[0] != TESTED[what]:
+            advice = f"tested with {TESTED[what]}; bits may differ"
+        findings.append(Finding(same if same and not advice else None if same else False, what, found, advice))
+    return findings
+
+
+def _gpus(nodes: list[dict[str, Any]], looks: dict[str, Look]) -> list[Finding]:
+    findings = []
+    for node in nodes:
+        name, by_ray = _name(node), int(node["Resources"].get("GPU", 0))
+        by_torch = looks[name].gpus if name in looks else 0
+        if not by_ray and not by_torch:
+            continue
+        ok: bool | None = by_torch >= by_ray
+        found, advice = f"{by_ray} by Ray, {by_torch} by torch", ""
+        if by_torch < 0:
+            found, advice = f"{by_ray} by Ray; torch cannot be imported", "install requirements.txt there"
+        elif by_torch < by_ray:
+            advice = "trials would fail there: a CUDA build of torch, a newer driver, or no --num-gpus"
+        elif by_torch > by_ray:
+            ok, advice = None, "some lie idle: start Ray there with --num-gpus"
+        findings.append(Finding(ok, f"GPUs of {name}", found, advice))
+    return findings or [Finding(None, "GPUs", "none: everything runs on CPUs")]
+
+
+def _token(looks: dict[str, Look]) -> Finding:
+    without = [name for name, look in looks.items() if not look.token]
+    if not without:
+        return Finding(True, "token", "asked for by every machine")
+    found = "not asked for: whoever reaches a port runs code here"
+    advice = "ray get-auth-token --generate; RAY_AUTH_MODE=token in the start commands, as in cluster/"
+    return Finding(None if len(looks) == 1 else False, "token", found, advice)
+
+
+def _data() -> Finding:
+    """Only where the study's driver runs: the samples travel through Ray's object store."""
+    there = [name for name in IMAGES if (data_root() / f"{name}.npz").exists()]
+    missing = [name for name in IMAGES if name not in there]
+    advice = f"the first study that needs {' or '.join(missing)} fetches it" if missing else ""
+    return Finding(None, "data sets here", ", ".join(["synthetic", *there]), advice)
+
+
+def _storage(out: str) -> Finding:
+    storage = Storage(out)
+    try:
+        check_seen_by_all(storage)
+    except InputError as error:
+        return Finding(False, "storage", str(storage), str(error))
+    return Finding(True, "storage", f"{storage}: read and written by every machine")

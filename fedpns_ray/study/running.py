@@ -1,0 +1,134 @@
+"""A study, run: plan, look what is done, run what is missing, collect."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+from ray import tune
+
+from fedpns_ray.api import check_fits
+from fedpns_ray.config import Experiment, folder_name
+from fedpns_ray.data import DATA_SETTINGS, build_population
+from fedpns_ray.data.sources import IMAGES, Samples, load
+from fedpns_ray.errors import InputError
+from fedpns_ray.runtime.session import machines, machines_to_come, session
+from fedpns_ray.study.packing import pack
+from fedpns_ray.study.search import Ledger, Suggestion, run_search
+from fedpns_ray.study.storage import Storage
+from fedpns_ray.study.study_file import Study, Trial
+from fedpns_ray.study.trial_run import Terms
+from fedpns_ray.study.tuning import Watch, check_seen_by_all, tune_trials
+
+
+@dataclass
+class Outcome:
+    """What became of a study."""
+
+    trials: list[Trial]
+    """Those asked for; for a search, those that were confirmed."""
+    errors: dict[str, str] = field(default_factory=dict)
+    suggestions: list[Suggestion] = field(default_factory=list)
+    stopped: bool = False
+
+
+def rounds_done(trials: Sequence[Trial], storage: Storage) -> list[int]:
+    """How many rounds of each trial are finished: all of them, or 0 where the trial is not."""
+    summaries = storage.read_all(f"trials/{trial.name}/summary.json" for trial in trials)
+    return [int(json.loads(summary)["rounds"]) if summary else 0 for summary in summaries]
+
+
+def missing_trials(trials: Sequence[Trial], storage: Storage) -> list[Trial]:
+    """Those that are not finished."""
+    missing = []
+    for trial, done in zip(trials, rounds_done(trials, storage), strict=True):
+        if done > trial.experiment.rounds:
+            raise InputError(
+                f"rounds: {trial.experiment.rounds} is not allowed; {trial.name} in {storage} has run {done} already; "
+                "name a new folder"
+            )
+        if done < trial.experiment.rounds:
+            missing.append(trial)
+    return missing
+
+
+def standing(study: Study, storage: Storage) -> Outcome:
+    """What an earlier command has left to look at."""
+    if not study.search:
+        return Outcome(list(study.trials))
+    suggestions = Ledger(storage, study.search).ranked
+    return Outcome(study.confirmation([s.settings for s in suggestions]), suggestions=suggestions)
+
+
+def run_study(
+    study: Study,
+    storage: Storage,
+    watch: Watch,
+    stop: Callable[[], bool] = lambda: False,
+    address: str | None = None,
+    **options: Any,
+) -> Outcome:
+    """Run what is missing. `options` go to Tune: verbose, loggers."""
+    outcome = standing(study, storage)
+    tried = not study.search or len(outcome.suggestions) >= study.search.trials
+    if tried and not missing_trials(outcome.trials, storage):
+        return outcome
+    with session(address):
+        packing = pack(study, machines(whole=True) + machines_to_come())
+        samples = load_samples(study.trials)
+        refuse_impossible(study.trials, samples)
+        terms = Terms(storage, share(samples), packing.plan)
+        check_seen_by_all(storage)
+        storage.write("study.yaml", study.text)  # from here on it is a study's folder
+
+        def grid(trials: Sequence[Trial]) -> None:
+            missing = missing_trials(trials, storage)
+            done = {trial.name for trial in trials} - {trial.name for trial in missing}
+            watch.begin(trials, done, packing)
+            if missing:
+                space = {"experiment": tune.grid_search([trial.experiment.settings() for trial in missing])}
+                outcome.errors |= tune_trials(space, terms, packing, watch, stop, **options)
+
+        if study.search:
+            outcome.suggestions = run_search(study, terms, packing, watch, stop, **options)
+            outcome.trials = study.confirmation([s.settings for s in outcome.suggestions])
+        if not stop():
+            grid(outcome.trials)
+    outcome.stopped = stop()
+    return outcome
+
+
+def load_samples(trials: Iterable[Trial]) -> dict[str, Samples]:
+    """Every data set of the trials."""
+    return {name: load(name) for name in sorted({trial.experiment.dataset for trial in trials} & set(IMAGES))}
+
+
+def share(samples: dict[str, Samples]) -> dict[str, Any]:
+    """In the object store: once a machine, for all of its workers."""
+    return {name: ray.put(arrays) for name, arrays in samples.items()}
+
+
+def refuse_impossible(trials: Sequence[Trial], samples: dict[str, Samples]) -> None:
+    """What only the data can tell, tried with one seed of every setting before anything starts."""
+    seed = trials[0].experiment.seed
+    settings = {folder_name(e): e for e in (trial.experiment.but(seed=seed) for trial in trials)}
+    by_data: dict[tuple[Any, ...], list[Experiment]] = {}
+    for e in settings.values():
+        by_data.setdefault(tuple(getattr(e, name) for name in DATA_SETTINGS), []).append(e)
+    for experiments in by_data.values():
+        population = build_population(experiments[0], samples.get(experiments[0].dataset))
+        for e in experiments:
+            check_fits(e, population)
+
+
+def with_others_done(asked: Sequence[Trial], whole: Study, storage: Storage) -> list[Trial]:
+    """The trials asked for and, from an earlier command, others of the whole study that are finished; in its order."""
+    names, there = {trial.name for trial in asked}, set(storage.names("trials"))
+    others = [trial for trial in whole.trials if trial.name in there and trial.name not in names]
+    done = rounds_done(others, storage)
+    names |= {trial.name for trial, rounds in zip(others, done, strict=True) if rounds == trial.experiment.rounds}
+    ordered = [trial for trial in whole.trials if trial.name in names]
+    return [*ordered, *(trial for trial in asked if trial not in ordered)]

@@ -1,0 +1,167 @@
+"""A study sent to a cluster: ship the folder, run the study there as a job, follow its log, bring its tables home.
+
+The job needs nobody who watches it. The same command given again follows the job that runs, or starts one that goes on where
+the last one stood. Results come home through a second small job's log, whatever the storage: a bucket that only the cluster
+may read, or a folder that only its machines share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import io
+import logging
+import os
+import shlex
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from ray.exceptions import AuthenticationError
+from ray.job_submission import JobDetails, JobStatus, JobSubmissionClient
+
+from fedpns_ray.errors import InputError, LostError
+from fedpns_ray.study.storage import Storage
+
+LEFT_HERE = (
+    ".git",
+    ".venv",
+    "runs",
+    "data",
+    "*.egg-info",
+    "__pycache__",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".pytest_cache",
+)
+"""What is not shipped."""
+PATIENCE = 60.0
+"""Seconds without an answer after which the cluster counts as lost from sight."""
+BEGIN, END = "-----BEGIN STUDY-----", "-----END STUDY-----"
+LOST = (RuntimeError, ConnectionError, OSError, aiohttp.ClientError)
+
+
+class Submission:
+    """One study on one cluster: its jobs share a name, told apart by a number."""
+
+    def __init__(self, address: str, arguments: Sequence[str], study: Path, out: str) -> None:
+        self._command, self._out = ["python", "-m", "fedpns_ray.cli", "study", *arguments, "--address", "auto"], out
+        digest = hashlib.sha256("\0".join(arguments).encode() + study.read_bytes()).hexdigest()
+        self._name = f"fedpns-{study.stem}-{digest[:12]}"
+        self._client = _client(address)
+
+    def start(self, say: Callable[[str], None]) -> str:
+        """The job that runs already, or a new one."""
+        jobs = [job for job in self._client.list_jobs() if (job.submission_id or "").startswith(f"{self._name}-")]
+        for job in jobs:
+            if not job.status.is_terminal():
+                say(f"following {job.submission_id}, which runs there already")
+                return str(job.submission_id)
+        name = self._submit(self._command, f"{self._name}-{len(jobs) + 1}")
+        say(f"sent as {name}; it goes on if this command is stopped, and the same command follows it again")
+        return name
+
+    def _submit(self, command: Sequence[str], name: str) -> str:
+        environment = {"working_dir": ".", "excludes": list(LEFT_HERE)}
+        try:
+            return str(
+                self._client.submit_job(entrypoint=shlex.join(command), submission_id=name, runtime_env=environment)
+            )
+        except (RuntimeError, ValueError) as error:
+            raise InputError(f"submit: the job was refused ({_one_line(error)})") from None
+
+    def follow(self, name: str, write: Callable[[str], Any]) -> int:
+        """Copy the job's log until it ends; gives back its exit code."""
+        seen, lost = 0, 0.0
+
+        async def tail() -> None:
+            nonlocal seen, lost
+            passed = 0
+            async for text in self._client.tail_job_logs(name):
+                new = text[max(0, seen - passed) :]  # a second connection begins with what was seen already
+                passed += len(text)
+                if new:
+                    write(new)
+                seen, lost = max(seen, passed), 0.0
+
+        while True:
+            try:
+                asyncio.run(tail())
+                job = self._client.get_job_info(name)
+                if job.status.is_terminal():
+                    return _exit_code(job)
+                lost = 0.0
+            except LOST as error:
+                lost = lost or time.monotonic()
+                if time.monotonic() - lost > PATIENCE:
+                    raise LostError(f"no answer from the cluster ({_one_line(error)}); {name} runs on there") from None
+            time.sleep(1)
+
+    def fetch(self, to: Path) -> list[str]:
+        """Bring the study's own files (tables, curves, pictures; no trials) to a folder of this machine."""
+        name = self._submit(["python", "-m", "fedpns_ray.study.submit", self._out], f"fetch-{time.time_ns()}")
+        while not (status := self._client.get_job_status(name)).is_terminal():
+            time.sleep(0.5)
+        log = self._client.get_job_logs(name)
+        if status != JobStatus.SUCCEEDED or END not in log:
+            raise LostError(f"results cannot be fetched ({_one_line(log)[-300:]})")
+        packed = base64.b64decode(log.partition(BEGIN)[2].partition(END)[0])
+        to.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+            names = archive.namelist()
+            for file in names:
+                (to / Path(file).name).write_bytes(archive.read(file))
+        return names
+
+
+def _client(address: str) -> JobSubmissionClient:
+    if not address.startswith(("http://", "https://")):
+        raise InputError(f"submit: {address} is not allowed; it must be like http://127.0.0.1:8265")
+    logging.getLogger("ray").setLevel(logging.WARNING)
+    try:
+        return JobSubmissionClient(address, headers=_token_header())
+    except AuthenticationError:
+        raise InputError(
+            f"submit: the cluster at {address} refuses our token; ~/.ray/auth_token must be the one it was started with"
+        ) from None
+    except (RuntimeError, ConnectionError, ValueError) as error:
+        raise InputError(f"submit: no cluster takes jobs at {address} ({_one_line(error)[:200]})") from None
+
+
+def _token_header() -> dict[str, str]:
+    """The user's token, if there is one, found where Ray looks; Ray itself would look only if RAY_AUTH_MODE were set."""
+    token = os.environ.get("RAY_AUTH_TOKEN", "")
+    path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or "~/.ray/auth_token").expanduser()
+    if not token and path.is_file():
+        token = path.read_text().strip()
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def _exit_code(job: JobDetails) -> int:
+    if job.status == JobStatus.STOPPED:
+        return 130
+    return 0 if job.status == JobStatus.SUCCEEDED else job.driver_exit_code or 1
+
+
+def _one_line(error: object) -> str:
+    return " ".join(str(error).split())
+
+
+def pack(storage: Storage) -> bytes:
+    """The files at the top of a study's storage, as one archive."""
+    names = [name for name in storage.names() if "." in name.strip(".")]
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in zip(names, storage.read_all(names), strict=True):
+            if content is not None:
+                archive.writestr(name, content)
+    return packed.getvalue()
+
+
+if __name__ == "__main__":
+    print(BEGIN, base64.encodebytes(pack(Storage(sys.argv[1]))).decode(), END, sep="\n")

@@ -1,0 +1,166 @@
+"""One trial: an experiment on its share of a machine, as Ray Tune's Trainable.
+
+It works in its own run folder in the study's storage and goes on from what is there, so a trial that was lost, stopped or
+left over from an earlier command continues from its last checkpoint, wherever it is started again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+import torch
+from ray import tune
+from ray.util.placement_group import get_current_placement_group
+
+from fedpns_ray.config import Experiment, folder_name
+from fedpns_ray.data import build_population
+from fedpns_ray.recording import RunFolder
+from fedpns_ray.rounds import Record
+from fedpns_ray.runtime.in_process import serve_in_process
+from fedpns_ray.runtime.layout import Plan
+from fedpns_ray.runtime.node_actor import assigned_device
+from fedpns_ray.runtime.on_actors import serve_on_actors
+from fedpns_ray.runtime.server import CHECKPOINT_EVERY, Serving
+from fedpns_ray.study.storage import Storage
+
+REPORT_EVERY = 1.0
+"""Seconds between two reports of a trial: each costs the trial a few milliseconds, and Tune's loop too."""
+PUSH_EVERY = 30.0
+"""Seconds between two copies of a run folder to a URI."""
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What all trials of a study share."""
+
+    storage: Storage
+    samples: dict[str, Any]
+    """Data set → reference: it lies in the object store once a machine."""
+    plan: Plan | None = None
+    """Node actors to spread over; None: the trial is one process."""
+    target: float | None = None
+    """A search's: report every round, and stop at this accuracy."""
+
+
+def experiment_of(config: dict[str, Any]) -> Experiment:
+    """Of a trial's configuration in Tune: the experiment, and beside it what a search suggests (in steps, so rounded)."""
+    suggested = {key: round(value, 6) for key, value in config.items() if key != "experiment"}
+    return Experiment(**config["experiment"] | suggested)
+
+
+class TrialRun(tune.Trainable):
+    """`step` advances the run for about a second; the process and its imports serve one trial after another."""
+
+    def setup(self, config: dict[str, Any], terms: Terms) -> None:
+        torch.set_num_threads(1)
+        self._terms = terms
+        self._begin(config)
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        self._end()
+        self._begin(new_config)
+        return True
+
+    def cleanup(self) -> None:
+        self._end()
+
+    def _begin(self, config: dict[str, Any]) -> None:
+        self._experiment = experiment_of(config)
+        self._folder = f"trials/{folder_name(self._experiment)}"
+        storage = self._terms.storage
+        self._scratch: Path | None = None
+        if storage.path:
+            out = storage.path / self._folder
+            _take_from_lost_machine(out)
+        else:
+            self._scratch = out = Path(tempfile.mkdtemp(prefix="fedpns-"))
+            storage.pull(self._folder, out)
+        self._pushed = time.monotonic()
+        self._round, self._best = 0, 0.0
+        self._reached: int | None = None
+        for record in RunFolder(out).records():
+            self._note(record)
+        self._serving: Serving | None = self._serve(out)
+
+    def _serve(self, out: Path) -> Serving:
+        e, plan = self._experiment, self._terms.plan
+        reference = self._terms.samples.get(e.dataset)
+        population = build_population(e, ray.get(reference) if reference is not None else None)
+        if plan is None:
+            return serve_in_process(e, population, out, CHECKPOINT_EVERY, assigned_device())
+        name = f"{folder_name(e)} ({os.getpid()}-{next(_numbers)})"
+        placement = get_current_placement_group()
+        return serve_on_actors(e, ray.put(population), plan, placement, name, out, CHECKPOINT_EVERY, print)
+
+    def step(self) -> dict[str, Any]:
+        assert self._serving is not None
+        until = time.monotonic() + (0 if self._terms.target else REPORT_EVERY)
+        done = False
+        while not done:
+            if self._reached:
+                done = True
+                break
+            try:
+                self._note(next(self._serving))
+            except StopIteration:
+                done = True
+            if time.monotonic() >= until:
+                break
+        if done:
+            self._end()
+        else:
+            self._push_now_and_then()
+        return {
+            "trial": folder_name(self._experiment),
+            "round": self._round,
+            "best_accuracy": self._best,
+            "cost": self._cost(),
+            "done": done,
+        }
+
+    def _note(self, record: Record) -> None:
+        self._round = record["round"]
+        self._best = max(self._best, record["test_accuracy"] or 0.0)
+        if self._terms.target and self._best >= self._terms.target:
+            self._reached = self._reached or self._round
+
+    def _cost(self) -> float:
+        """What a search minimises: the rounds to the target; short of it, more than all rounds, by what is missing."""
+        if self._reached:
+            return float(self._reached)
+        return self._experiment.rounds * (1 + (self._terms.target or 1.0) - self._best)
+
+    def _push_now_and_then(self) -> None:
+        if self._scratch and time.monotonic() - self._pushed > PUSH_EVERY:
+            self._terms.storage.push(self._folder, self._scratch)
+            self._pushed = time.monotonic()
+
+    def _end(self) -> None:
+        """Leave the run folder whole: finished, or with a checkpoint where it stands."""
+        if self._serving is None:
+            return
+        self._serving.close()
+        self._serving = None
+        if self._scratch:
+            self._terms.storage.push(self._folder, self._scratch)
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def _take_from_lost_machine(out: Path) -> None:
+    """A machine that is cut off goes on for minutes, holds its locks and cannot be told: its trials go on elsewhere."""
+    holder = out / ".machine"
+    lost = {node["NodeID"] for node in ray.nodes() if not node["Alive"]}
+    if holder.exists() and holder.read_text() in lost:
+        RunFolder(out).break_lock()
+    out.mkdir(parents=True, exist_ok=True)
+    holder.write_text(ray.get_runtime_context().get_node_id())

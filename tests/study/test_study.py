@@ -1,0 +1,233 @@
+"""Studies on a real Ray cluster of two machines (raylets): figures, pairs, additions, failures, layouts, storage, search."""
+
+import json
+import re
+import threading
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from fedpns_ray import InputError, load, run
+from fedpns_ray.cli import main
+from fedpns_ray.study.running import run_study
+from fedpns_ray.study.storage import Storage
+from fedpns_ray.study.study_file import read_study
+
+TUNE = Path(__file__).parents[2] / "tune"
+SMALL = "base: {nodes: 10, samples_per_node: 50, epochs: 1, rounds: 12, fraction: 0.3}\n"
+
+
+class Notes:
+    """A watch that writes down what it hears."""
+
+    def __init__(self):
+        self.states, self.pids, self.begun = {}, set(), []
+
+    def begin(self, trials, done, packing):
+        self.begun.append((len(trials), len(set(done))))
+
+    def begin_search(self, tried, packing):
+        self.begun.append(tried)
+
+    def tick(self):
+        pass
+
+    def update(self, name, experiment, state, last):
+        self.states.setdefault(name, []).append(state)
+        self.pids.add(last.get("pid"))
+
+
+@pytest.fixture
+def study(tmp_path):
+    def make(text, base=SMALL, **options):
+        (tmp_path / "s.yaml").write_text(base + text)
+        return read_study(tmp_path / "s.yaml", **options)
+
+    return make
+
+
+def rows(folder):
+    return pd.read_csv(folder / "study.csv")
+
+
+@pytest.mark.parametrize("figure", range(1, 7))
+def test_the_figures_in_small(cluster, mnist, cifar10, tmp_path, figure, capsys):
+    """The shipped files, all settings, two seeds; fewer samples and tests, so that CI can afford it."""
+    small = ["--rounds", "3", "--seeds", "1-2", "--set", "samples_per_node=40", "--set", "evaluate_every=3"]
+    small += ["--set", "epochs=1"] if figure in (2, 4) else []
+    out = tmp_path / "out"
+    assert main(["study", str(TUNE / f"fig{figure}.yaml"), *small, "--out", str(out)]) == 0
+    trials, curves = rows(out), pd.read_parquet(out / "curves.parquet")
+    assert set(trials["status"]) == {"done"} and len(curves) == 3 * len(trials)
+    assert len(trials) == {1: 4, 2: 24, 3: 48, 4: 24, 5: 24, 6: 6}[figure]
+    assert (out / "curves.png").stat().st_size > 10_000 and "final accuracy" in (out / "table.md").read_text()
+    for _, pair in trials.groupby(["seed", "model", "sigma", "varrho" if figure == 2 else "rho"]):
+        assert pair["population_sha256"].nunique() == 1  # strategies with one seed share their data
+    if figure == 1:
+        records = [load(out / "trials" / name).records for name in trials["trial"]]
+        assert [r["drawn"] for r in records[0]] == [r["drawn"] for r in records[1]]  # the same nodes for both
+    shown = capsys.readouterr().out
+    assert "final accuracy" in shown and "Traceback" not in shown
+
+
+def test_only_what_is_new_is_run(cluster, study, tmp_path):
+    storage, axes = Storage(tmp_path / "o"), "axes: {strategy: [fedpns, fedavg], sigma: [0.3]}\n"
+    first = Notes()
+    run_study(study(axes + "seeds: 1-2"), storage, first)
+    assert first.begun == [(4, 0)] and len(first.states) == 4
+    assert {states[-1] for states in first.states.values()} == {"done"}
+    again = Notes()
+    run_study(study(axes + "seeds: 1-2"), storage, again)
+    assert again.begun == []  # not even a Ray is asked
+    more = Notes()
+    run_study(study(axes.replace("[0.3]", "[0.3, 0.5]") + "seeds: 1-3"), storage, more)
+    assert more.begun == [(12, 4)] and len(more.states) == 8 and not set(more.states) & set(first.states)
+    longer = Notes()
+    run_study(study(axes + "seeds: 1-2", changes={"rounds": 15}), storage, longer)
+    assert longer.begun == [(4, 0)]
+    result = load(storage.path / "trials" / next(iter(longer.states)))
+    assert result.summary["rounds"] == 15
+    assert result.summary["weights_sha256"] == run(result.experiment).summary["weights_sha256"]
+    with pytest.raises(InputError, match=r"rounds: 12 is not allowed; .* has run 15 already; name a new folder"):
+        run_study(study(axes + "seeds: 1-2"), storage, Notes())
+
+
+def test_workers_are_reused(cluster, study, tmp_path):
+    notes = Notes()
+    run_study(study("axes: {sigma: [0.2, 0.3]}\nseeds: 1-10"), Storage(tmp_path / "o"), notes)
+    assert len(notes.states) == 20 and len(notes.pids - {None}) <= 4  # 2 at once; never a process a trial
+
+
+def test_a_trial_may_spread_over_node_actors(cluster, study, tmp_path):
+    notes = Notes()
+    s = study("axes: {strategy: [fedpns, fedavg]}\nlayout: {actors: 2}\n")
+    run_study(s, Storage(tmp_path / "o"), notes)
+    assert [states[-1] for states in notes.states.values()] == ["done", "done"]
+    for trial in s.trials:
+        got = load(tmp_path / "o" / "trials" / trial.name).summary["weights_sha256"]
+        assert got == run(trial.experiment).summary["weights_sha256"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("cpus_per_trial: 64", "trial: 64 CPU do not fit on any machine"),
+        ("axes: {sigma: [0.5, 0.1], selection: [half]}", "selection: half draws 2 i.i.d. and 1 other nodes a round"),
+        ("axes: {model: [mlr, cnn-m]}", "model: cnn-m cannot be trained on inputs of shape (60,)"),
+    ],
+)
+def test_what_cannot_run_is_refused_before_anything_starts(cluster, tmp_path, capsys, text, message):
+    (tmp_path / "s.yaml").write_text(SMALL + text)
+    assert main(["study", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "o")]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "o").exists()
+
+
+def test_dry_run(cluster, tmp_path, capsys):
+    (tmp_path / "s.yaml").write_text(SMALL + "axes: {strategy: [fedpns, fedavg], sigma: [0.2, 0.5]}\nseeds: 1-3\n")
+    assert main(["study", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "o"), "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert "12 trials, 0 of them done" in shown and re.search(r"about \d+:\d\d", shown) and "1 2 3" in shown
+    assert not (tmp_path / "o").exists()
+
+
+def test_on_s3(cluster, study, tmp_path, s3):
+    """Trials and results in a bucket; a trial that was left half-way there goes on."""
+    storage = Storage(s3 % "study")
+    s = study("axes: {strategy: [fedpns, fedavg]}\nseeds: 1")
+    trial = s.trials[0]
+    with pytest.raises(Exception, match="enough"):
+        run(trial.experiment, tmp_path / "half", checkpoint_every=4, on_round=stop_after(5))
+    storage.write("study.yaml", b"")
+    storage.push(f"trials/{trial.name}", tmp_path / "half")
+    before = storage.read(f"trials/{trial.name}/rounds.jsonl").splitlines()[:4]
+    assert main(["study", str(tmp_path / "s.yaml"), "--out", storage.place]) == 0
+    assert storage.read(f"trials/{trial.name}/rounds.jsonl").splitlines()[:4] == before  # times and all: not done again
+    table = pd.read_csv(pd.io.common.BytesIO(storage.read("study.csv")))
+    assert list(table["status"]) == ["done", "done"]
+    digest = table.set_index("trial").loc[trial.name, "weights_sha256"]
+    assert digest == run(trial.experiment).summary["weights_sha256"]
+
+
+def stop_after(rounds):
+    def on_round(record):
+        if record["round"] == rounds:
+            raise RuntimeError("enough")
+
+    return on_round
+
+
+SEARCH = """
+base: {nodes: 20, samples_per_node: 100, epochs: 2, rounds: 25, sigma: 0.3, alpha: 2, beta: 0.7, v: 0.7}
+search:
+  space: {alpha: {min: 0.5, max: 4, step: 0.1}, beta: {min: 0, max: 1, step: 0.05}, v: {min: 0.5, max: 0.9, step: 0.1}}
+  target: 0.28
+  trials: 6
+  grace: 4
+  confirm: 2
+seeds: 1-2
+baseline: {alpha: 2, beta: 0.7, v: 0.7}
+targets: []
+"""
+
+
+def test_a_search_and_its_resumption(cluster, tmp_path, capsys):
+    (tmp_path / "s.yaml").write_text(SEARCH)
+    command = ["study", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "o")]
+    assert main(command) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"own settings \(alpha 2, beta 0.7, v 0.7\) rank \d of 6 suggestions", shown), shown
+    tried = pd.read_csv(tmp_path / "o" / "search.csv")
+    assert (len(tried) == 6 and list(tried.iloc[:, :3].iloc[0]) == [2.0, 0.7, 0.7]) or 2.0 in set(tried["alpha"])
+    assert (tried["rounds"] <= 25).all() and tried["rounds"].min() < 25  # some were stopped early, or reached it
+    confirmed = rows(tmp_path / "o")
+    assert set(confirmed["status"]) == {"done"} and set(confirmed["rounds"]) == {25} and len(confirmed) in (4, 6)
+    (tmp_path / "s.yaml").write_text(SEARCH.replace("trials: 6", "trials: 8"))
+    assert main(command) == 0
+    more = pd.read_csv(tmp_path / "o" / "search.csv")
+    assert len(more) == 8 and more.iloc[:6].equals(tried)  # two more were tried, none again
+
+
+def test_json_and_tensorboard(cluster, tmp_path, capsys):
+    (tmp_path / "s.yaml").write_text(SMALL + "axes: {strategy: [fedpns, fedavg]}\nseeds: 1-3\n")
+    assert main(["study", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "o"), "--json"]) == 0
+    captured = capsys.readouterr()
+    table = json.loads(captured.out)
+    assert [row["strategy"] for row in table] == ["fedpns", "fedavg"] and captured.err == ""
+    finals = rows(tmp_path / "o").pivot(index="seed", columns="strategy", values="final_accuracy")
+    difference = (finals["fedpns"] - finals["fedavg"]).mean()
+    assert table[0]["difference"] == pytest.approx(difference) and table[0]["pairs"] == 3
+    assert table[0]["test_accuracy"] == pytest.approx(finals["fedpns"].mean())
+    from tensorboard.backend.event_processing.event_multiplexer import EventMultiplexer
+
+    board = EventMultiplexer().AddRunsFromDirectory(str(tmp_path / "o"))
+    board.Reload()
+    assert len(board.Runs()) == 6
+    assert all("test_accuracy" in tags["scalars"] for tags in board.Runs().values())
+
+
+def test_a_lost_machine(cluster, study, tmp_path):
+    """Last in this file: one of the two machines goes in mid-study. Every trial ends, to the same bits."""
+    s = study(
+        "axes: {strategy: [fedpns, fedavg], sigma: [0.2, 0.5]}\nseeds: 1-2\n", changes={"rounds": 250, "epochs": 8}
+    )
+    storage, notes = Storage(tmp_path / "o"), Notes()
+    lost = cluster.list_all_nodes()[-1]
+
+    def lose():
+        while not any("running" in states for states in list(notes.states.values())):
+            time.sleep(0.05)
+        time.sleep(2.5)
+        cluster.remove_node(lost, allow_graceful=False)
+
+    thread = threading.Thread(target=lose)
+    thread.start()
+    outcome = run_study(s, storage, notes)
+    thread.join()
+    assert not outcome.errors and len(cluster.list_all_nodes()) == 1
+    trial = s.trials[0]
+    results = [load(tmp_path / "o" / "trials" / trial.name) for trial in s.trials]
+    assert results[0].summary["weights_sha256"] == run(trial.experiment).summary["weights_sha256"]
+    assert all(result.summary["rounds"] == 250 for result in results)
