@@ -1,0 +1,139 @@
+"""Cluster files, checked by Ray's own code and by the rules of this house. The one place that knows Ray's private names."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ray.autoscaler._private.kuberay.autoscaling_config import _derive_autoscaling_config_from_ray_cr
+from ray.autoscaler._private.util import prepare_config, validate_config
+
+ROOT = Path(__file__).parent.parent.parent
+IMAGE = "rayproject/ray:2.60.0-py311-gpu"
+LEFT_HERE = (".git", ".venv", "/data", "/runs")
+CLUSTER_SPEC = {
+    "rayVersion",
+    "authOptions",
+    "enableInTreeAutoscaling",
+    "autoscalerOptions",
+    "headGroupSpec",
+    "workerGroupSpecs",
+}
+HEAD_GROUP = {"serviceType", "rayStartParams", "template"}
+WORKER_GROUP = {"groupName", "replicas", "minReplicas", "maxReplicas", "rayStartParams", "template"}
+JOB_SPEC = {"entrypoint", "shutdownAfterJobFinishes", "ttlSecondsAfterFinished", "backoffLimit", "rayClusterSpec"}
+
+
+def rule(holds: Any, message: str) -> None:
+    if not holds:
+        raise ValueError(message)
+
+
+def validate(text: str) -> dict[str, Any]:
+    """A cluster file for `ray up` or a manifest for KubeRay; gives back what Ray's autoscaler would work with."""
+    secret_free(text)
+    content = yaml.safe_load(text)
+    if content.get("kind") == "RayCluster":
+        return validate_ray_cluster(content)
+    if content.get("kind") == "RayJob":
+        return validate_ray_job(content)
+    return validate_for_ray_up(content)
+
+
+def secret_free(text: str) -> None:
+    rule(
+        not re.search(r"\b[0-9a-f]{32,}\b|AKIA[0-9A-Z]{16}|BEGIN [A-Z ]*PRIVATE KEY", text), "a secret is written here"
+    )
+
+
+def validate_for_ray_up(content: dict[str, Any]) -> dict[str, Any]:
+    config = prepare_config(content)
+    validate_config(config)
+    local = content["provider"]["type"] == "local"
+    if local:
+        rule("docker" not in content, "machines of one's own take no image")
+    else:
+        validate_cloud(content)
+    mounts = content["file_mounts"]
+    rule(mounts.get("~/.ray/auth_token") == "~/.ray/auth_token", "the token must be carried from ~/.ray/auth_token")
+    rule(mounts.get("~/fedpns") == ".", "the clone must be synced")
+    rule(set(LEFT_HERE) <= set(content["rsync_exclude"]), f"{LEFT_HERE} must not be synced")
+    rule("requirements.txt" in str(content["setup_commands"]), "requirements.txt must be installed")
+    head, worker = content["head_start_ray_commands"], content["worker_start_ray_commands"]
+    for commands in (head, worker):
+        rule("RAY_AUTH_MODE=token" in commands[-1], "RAY_AUTH_MODE=token must be exported before ray start")
+    rule("--dashboard-host=127.0.0.1" in head[-1], "the dashboard must listen on the head alone")
+    rule("--autoscaling-config=~/ray_bootstrap_config.yaml" in head[-1], "the head must know its workers")
+    return config
+
+
+def validate_cloud(content: dict[str, Any]) -> None:
+    rule(content["docker"].get("image") == IMAGE, f"the image must be {IMAGE}")
+    rule(content["idle_timeout_minutes"] <= 15, "idle workers must go soon")
+    head = content["head_node_type"]
+    for name, kind in content["available_node_types"].items():
+        rule(kind.get("min_workers") == 0, f"{name} must be 0 at rest")
+        if name == head:
+            rule(kind["resources"] == {"CPU": 0} and kind["max_workers"] == 0, "the head must take no trials")
+        else:
+            rule(kind["resources"].get("GPU", 0) >= 1, f"{name} must have a GPU")
+    group = content["provider"].get("security_group", {})
+    rule("IpPermissions" not in group, "the security group must open ssh alone, as Ray makes it")
+    rule(content["provider"].get("cache_stopped_nodes") in (False, None), "machines must be ended, not stopped")
+
+
+def validate_ray_cluster(content: dict[str, Any]) -> dict[str, Any]:
+    rule(content["apiVersion"] == "ray.io/v1", "apiVersion must be ray.io/v1")
+    return validate_ray_cluster_spec(content["metadata"]["name"], content["spec"])
+
+
+def validate_ray_job(content: dict[str, Any]) -> dict[str, Any]:
+    rule(content["apiVersion"] == "ray.io/v1", "apiVersion must be ray.io/v1")
+    spec = content["spec"]
+    rule(set(spec) <= JOB_SPEC, f"unknown fields: {set(spec) - JOB_SPEC}")
+    rule(spec.get("shutdownAfterJobFinishes") is True, "the cluster must go when the study ends")
+    rule(
+        "--address auto" in spec["entrypoint"] and "--out" in spec["entrypoint"],
+        "a study on this cluster, kept elsewhere",
+    )
+    return validate_ray_cluster_spec(content["metadata"]["name"], spec["rayClusterSpec"])
+
+
+def validate_ray_cluster_spec(name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """Structurally, with the names of KubeRay's fields, and by the code with which Ray's autoscaler reads the resource."""
+    groups = spec["workerGroupSpecs"]
+    for what, known in (
+        (spec, CLUSTER_SPEC),
+        (spec["headGroupSpec"], HEAD_GROUP),
+        *((g, WORKER_GROUP) for g in groups),
+    ):
+        rule(set(what) <= known, f"unknown fields: {set(what) - known}")
+    rule(spec["rayVersion"] == IMAGE.partition(":")[2].partition("-")[0], "rayVersion must be the image's")
+    rule(spec["authOptions"] == {"mode": "token", "secretName": "fedpns-token"}, "the token must come from the secret")
+    rule(spec["enableInTreeAutoscaling"] is True, "workers must come and go")
+    rule(spec["headGroupSpec"]["serviceType"] == "ClusterIP", "the dashboard must not be reachable from outside")
+    for group in (spec["headGroupSpec"], *groups):
+        for container in group["template"]["spec"]["containers"]:
+            rule(container["image"] == IMAGE, f"the image must be {IMAGE}")
+            limits = container["resources"]["limits"]
+            rule(limits == container["resources"]["requests"], "limits must be requests")
+            rule(isinstance(limits.get("nvidia.com/gpu", 0), int), "Kubernetes gives whole GPUs only")
+            rule("requirements.txt" in str(container["command"]), "requirements.txt must be installed")
+            mounted = {mount["name"] for mount in container["volumeMounts"]}
+            rule(mounted <= {volume["name"] for volume in group["template"]["spec"]["volumes"]}, "a volume is missing")
+    config = _derive_autoscaling_config_from_ray_cr({"metadata": {"name": name, "namespace": "default"}, "spec": spec})
+    kinds = config["available_node_types"]
+    rule(kinds["headgroup"]["resources"]["CPU"] == 0, "the head must take no trials")
+    for worker in kinds.keys() - {"headgroup"}:
+        rule(kinds[worker]["min_workers"] == 0, f"{worker} must be 0 at rest")
+        rule(kinds[worker]["resources"].get("GPU", 0) >= 1, f"{worker} must have a GPU")
+    return config
+
+
+def bootstrapped_on_aws(config: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """What `ray up` adds to a configuration (security group, key, subnets), and the provider that starts machines."""
+    from ray.autoscaler._private.aws.config import bootstrap_aws
+    from ray.autoscaler._private.aws.node_provider import AWSNodeProvider
+
+    config = bootstrap_aws(config)
+    return config, AWSNodeProvider(config["provider"], config["cluster_name"])
