@@ -9,18 +9,21 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "fedpns_ray"
 LAYERS = (
-    ("errors", "streams"),
+    ("errors", "streams", "statistics"),
+    ("yaml_file", "devices"),
     ("strategies",),
     ("config",),
-    ("data",),
-    ("models",),
+    ("data", "published"),
+    ("models", "diagnostics", "ledger"),
     ("training", "rounds"),
     ("recording",),
     ("result",),
     ("runtime",),
     ("api",),
     ("study",),
-    ("report", "progress"),
+    ("report", "progress", "study_view"),
+    ("watch",),
+    ("cli_study", "cli_report"),
     ("cli",),
 )
 RAY_ROOMS = ("runtime", "study")

@@ -1,0 +1,72 @@
+"""Figures for papers: which there are, as PDF with real text and as PNG."""
+
+import re
+import zlib
+
+import pytest
+
+from fedpns_ray import Experiment, run
+from fedpns_ray.cli import main
+from fedpns_ray.published import figures, triples
+
+
+def names(folder):
+    assert {path.suffix for path in folder.iterdir()} == {".pdf", ".png"}
+    assert all((folder / f"{path.stem}.png").exists() for path in folder.glob("*.pdf"))
+    return {path.stem for path in folder.iterdir()}
+
+
+def test_any_study_gets_figures_with_vector_text(study_folder, tmp_path):
+    assert main(["report", str(study_folder), "--out", str(tmp_path / "r.html"), "--figures", str(tmp_path / "f")]) == 0
+    assert names(tmp_path / "f") == {"curves", "rounds-to-target", "triples"}
+    for path in (tmp_path / "f").glob("*.pdf"):
+        content = path.read_bytes()
+        assert b"/CIDFontType2" in content and b"/Type3" not in content, path  # text is text, not outlines
+        streams = re.findall(rb"stream\r?\n(.*?)endstream", content, re.DOTALL)
+        assert not any(b"/Subtype /Image" in stream for stream in streams)
+        assert any(b"BT" in zlib.decompress(stream) for stream in streams if stream[:1] == b"x")
+
+
+def test_alpha_and_beta_get_a_map(tmp_path):
+    for alpha in (1, 3):
+        for beta in (0.5, 0.8):
+            experiment = Experiment(nodes=10, samples_per_node=50, epochs=1, rounds=2, alpha=alpha, beta=beta)
+            run(experiment, tmp_path / "runs" / f"{alpha}-{beta}")
+    out = tmp_path / "figures"
+    assert main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "r.html"), "--figures", str(out)]) == 0
+    assert "alpha-beta" in names(out) and "figure5" not in names(out)
+
+
+def test_the_papers_figures_are_known_by_their_runs(mnist, tmp_path):
+    """Figure 1, two rounds of one seed: known by its experiments, whatever its length."""
+    for strategy in ("fedavg", "optimal-aggregation"):
+        experiment = Experiment(
+            strategy=strategy, selection="half", dataset="mnist", model="cnn-m", sigma=0.5, rounds=2
+        )
+        run(experiment, tmp_path / "runs" / strategy)
+    out = tmp_path / "figures"
+    assert main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "r.html"), "--figures", str(out)]) == 0
+    assert names(out) >= {"figure1", "curves"} and not names(out) & {"figure2", "figure3", "figure5", "figure6"}
+
+
+def test_the_papers_arrangement():
+    shapes = {
+        name: (1 + max(p.row for p in panels), 1 + max(p.column for p in panels)) for name, panels in figures().items()
+    }
+    assert shapes == {"fig1": (1, 1), "fig2": (2, 6), "fig3": (2, 6), "fig4": (1, 6), "fig5": (2, 2), "fig6": (2, 1)}
+    assert len(triples()) == 50 and (triples()["drawn"] >= triples()["labelled"]).all()
+
+
+@pytest.mark.parametrize("what", ["unfinished", "file"])
+def test_what_cannot_be_drawn_is_one_line(study_folder, tmp_path, capsys, what):
+    import shutil
+
+    place = tmp_path / "run"
+    shutil.copytree(next((study_folder / "trials").iterdir()), place)
+    figures = tmp_path / "figures"
+    if what == "unfinished":
+        (place / "summary.json").unlink()
+    else:
+        figures.write_text("")
+    assert main(["report", str(place), "--out", str(tmp_path / "r.html"), "--figures", str(figures)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1

@@ -1,0 +1,94 @@
+"""Folders into runs: each experiment once, whatever the folders are; and what the page says of them, without a browser."""
+
+import json
+import shlex
+import shutil
+import time
+
+import pytest
+
+from fedpns_ray import Experiment, InputError, run
+from fedpns_ray.cli import _settings as settings_of
+from fedpns_ray.cli import build_parser, main
+from fedpns_ray.report import page
+from fedpns_ray.report.gathering import gather
+from fedpns_ray.report.page import chosen, embedded, page_data, run_flags
+
+SMALL = {"nodes": 10, "samples_per_node": 50, "epochs": 1, "rounds": 3}
+
+
+def test_a_study_a_folder_of_runs_and_single_runs_are_the_same_runs(study_folder):
+    whole = gather([study_folder])
+    assert whole.study.axes == ["sigma", "strategy"] and len(whole.runs) == 12 and whole.notes == []
+    loose = gather([study_folder / "trials"])
+    single = gather(sorted((study_folder / "trials").iterdir()))
+    for other in (loose, single):
+        assert {run.path for run in other.runs} == {run.path for run in whole.runs}
+        assert set(other.study.axes) == {"sigma", "strategy"}
+        assert len(page_data(other, "")["table"]["pairs"]) == len(page_data(whole, "")["table"]["pairs"]) == 2
+
+
+def test_an_experiment_that_stands_twice_is_shown_once_by_its_longest_run(tmp_path):
+    run(Experiment(**SMALL), tmp_path / "short")
+    run(Experiment(**SMALL | {"rounds": 5}), tmp_path / "long")
+    found = gather([tmp_path / "short", tmp_path / "long"])
+    assert [len(one.records) for one in found.runs] == [5] and "another holds too" in found.notes[0]
+
+
+def test_a_study_file_that_cannot_be_read_here_does_not_hide_its_runs(study_folder, tmp_path):
+    shutil.copytree(study_folder, tmp_path / "study")
+    (tmp_path / "study" / "study.yaml").write_text("axes: {selection: ['absent.module:Mine']}\n")
+    found = gather([tmp_path / "study"])
+    assert len(found.runs) == 12 and set(found.study.axes) == {"sigma", "strategy"}
+
+
+def test_a_broken_run_that_was_named_is_an_error(study_folder, tmp_path):
+    trial = tmp_path / "run"
+    shutil.copytree(next((study_folder / "trials").iterdir()), trial)
+    (trial / "summary.json").write_text("{")
+    with pytest.raises(InputError, match="summary.json cannot be read"):
+        gather([trial])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"strategy": "bn2", "dataset": "mnist", "candidates": 30},
+        {"strategy": "fedavg", "selection": "half", "dataset": "cifar10", "partition": "sigma-rho"},
+        {"alpha": 3, "beta": 0.5, "v": 8, "drop_probability": 0.1, "seed": 7},
+    ],
+)
+def test_the_command_that_is_given_is_the_experiment(settings):
+    experiment = Experiment(**settings)
+    words = shlex.split(run_flags(experiment))
+    assert words[:2] == ["fedpns", "run"]
+    assert Experiment(**settings_of(build_parser().parse_args(words[1:]))) == experiment
+
+
+def test_nodes_are_shown_of_one_seed_of_every_setting_first(study_folder, monkeypatch):
+    found = gather([study_folder])
+    groups = {}
+    for one in found.runs:
+        groups.setdefault((one.experiment.sigma, one.experiment.strategy), []).append(one)
+    assert len(chosen(groups.values())[0]) == 12
+    monkeypatch.setattr(page, "SELECTION_BYTES", 5 * 2 * 8 * 12)  # five runs
+    shown, note = chosen(groups.values())
+    assert [k for k, _ in shown] == [0, 0, 1, 2, 3] and "5 of 12 runs" in note
+
+
+def test_no_name_breaks_out_of_the_data():
+    text = embedded({"name": "</script><script>alert(1)</script><!--", "and": "\u2028&"})
+    assert "<" not in text and ">" not in text and json.loads(text)["name"].startswith("</script>")
+
+
+def test_a_hundred_runs_are_small_and_fast(study_folder, tmp_path):
+    """Real records under other seeds; the full measure is benchmarks/report.py."""
+    from benchmarks.report import multiply
+
+    multiply(study_folder, tmp_path / "many", runs=100, rounds=200)
+    out = tmp_path / "report.html"
+    began = time.monotonic()
+    assert main(["report", str(tmp_path / "many"), "--out", str(out)]) == 0
+    assert time.monotonic() - began < 60  # 20 s on a machine of its own
+    assert out.stat().st_size < 10e6
