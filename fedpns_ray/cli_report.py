@@ -17,6 +17,7 @@ REPORT_EXAMPLES = """examples:
   fedpns report runs/fig1 --out report.html                      a study as one page that opens anywhere, offline
   fedpns report runs/first runs/second --out report.html         two runs, side by side
   fedpns report runs/fig3 --out report.html --figures figures    also figures for a paper, as PDF and PNG
+  fedpns report s3://bucket/fig3 --out report.html               a study that a cluster runs
 """
 WATCH_EXAMPLES = """examples:
   fedpns watch runs/first                                        a run, live, until it ends or Ctrl-C
@@ -25,7 +26,9 @@ WATCH_EXAMPLES = """examples:
 
 
 def add_report_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="runs, studies, or folders of runs")
+    parser.add_argument(
+        "folders", nargs="+", metavar="DIR", help="runs, studies, or folders of runs; a URI is read too"
+    )
     parser.add_argument(
         "--out", type=Path, default=Path("report.html"), metavar="FILE", help="the page (default: %(default)s)"
     )
@@ -39,7 +42,7 @@ def report_command(options: argparse.Namespace, console: Console) -> int:
     from fedpns_ray.report.page import write_page
 
     gathered = gather(options.folders)
-    words = ["fedpns", "report", *map(str, options.folders), "--out", str(options.out)]
+    words = ["fedpns", "report", *(source.place for source in gathered.sources), "--out", str(options.out)]
     words += ["--figures", str(options.figures)] if options.figures else []
     write_page(gathered, options.out, shlex.join(words))
     if options.figures:
@@ -55,7 +58,7 @@ def report_command(options: argparse.Namespace, console: Console) -> int:
 
 
 def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", type=Path, metavar="DIR", help="a run, a study, or a folder of runs")
+    parser.add_argument("folder", metavar="DIR", help="a run, a study, or a folder of runs; a URI is read too")
     parser.add_argument("--html", type=Path, metavar="FILE", help="also the page, made anew as rounds come in")
     parser.add_argument("--every", default="2", metavar="SECONDS", help="how often to look (default: %(default)s)")
     parser.add_argument("--once", action="store_true", help="look once and end")
@@ -63,7 +66,7 @@ def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
 
 def watch_command(options: argparse.Namespace, console: Console) -> int:
     """Ends with the last run, or with Ctrl-C; what it watches is never touched."""
-    from fedpns_ray.report.gathering import expected_runs, gather
+    from fedpns_ray.report.gathering import gather
     from fedpns_ray.report.page import write_page
     from fedpns_ray.watch import ended, view
 
@@ -74,13 +77,12 @@ def watch_command(options: argparse.Namespace, console: Console) -> int:
             while True:
                 began = time.monotonic()
                 gathered = gather([options.folder])
-                expected = expected_runs(gathered)
                 if live:
-                    live.update(view(gathered, expected), refresh=True)
+                    live.update(view(gathered), refresh=True)
                 rounds = sum(len(run.records) for run in gathered.runs)
-                over = options.once or ended(gathered, expected)
+                over = options.once or ended(gathered)
                 if options.html and (rounds != shown or over):
-                    write_page(gathered, options.html, shlex.join(["fedpns", "report", str(options.folder)]))
+                    write_page(gathered, options.html, shlex.join(["fedpns", "report", gathered.sources[0].place]))
                     shown = rounds
                 if over:
                     break
@@ -89,7 +91,7 @@ def watch_command(options: argparse.Namespace, console: Console) -> int:
     except KeyboardInterrupt:
         return 130
     if not console.is_terminal:
-        console.print(view(gathered, expected))
+        console.print(view(gathered))
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -153,7 +154,7 @@ def _dry_run(study: Study, storage: Any, options: argparse.Namespace, console: C
     from fedpns_ray.runtime.session import machines, machines_to_come, session
     from fedpns_ray.study.estimate import estimate
     from fedpns_ray.study.packing import holds, pack
-    from fedpns_ray.study.running import load_samples, missing_trials, share
+    from fedpns_ray.study.running import load_samples, missing_trials, refuse_impossible, share
     from fedpns_ray.study_view import clock
 
     missing = missing_trials(study.trials, storage)
@@ -170,7 +171,9 @@ def _dry_run(study: Study, storage: Any, options: argparse.Namespace, console: C
         if missing and not holds(there, packing):
             console.print("no estimate: it would start a machine")
         elif missing:
-            seconds = estimate(missing, packing, share(load_samples(missing)))
+            samples = load_samples(missing)
+            refuse_impossible(missing, samples)
+            seconds = estimate(missing, packing, share(samples))
             console.print(f"about {clock(seconds)}, by two rounds of each kind of trial timed just now")
     if study.search:
         console.print(f"a search: {study.search.trials} suggestions before these, stopped early where they fall behind")
@@ -210,7 +213,10 @@ def _run(
     extra = loggers(study.name, storage, options.mlflow, options.wandb)
     quiet = options.json or options.verbose
     with stop_on_signal() as stop, StudyView(messages, study, quiet) as view:
-        outcome = run_study(study, storage, view, stop, options.address, verbose=options.verbose, loggers=extra)
+        command = shlex.join(["fedpns", "study", *_arguments(options)])
+        outcome = run_study(
+            study, storage, view, stop, options.address, command, verbose=options.verbose, loggers=extra
+        )
     trials = with_others_done(outcome.trials, whole, storage)
     results = collect(study, trials, storage, outcome.errors)
     results.write(storage)
@@ -229,7 +235,8 @@ def _run(
         if outcome.suggestions and len(rows):
             console.print(ranking(study, outcome.suggestions, rows), soft_wrap=True)
         console.print(
-            f"study.csv, curves.parquet, table.md, curves.png and trials written to {storage}", soft_wrap=True
+            f"report.html, study.csv, curves.parquet, table.md, curves.png and trials written to {storage}",
+            soft_wrap=True,
         )
     return 1 if outcome.errors else 0
 
@@ -248,8 +255,11 @@ def _print_table(rows: Any, study: Study, console: Console) -> None:
 
 
 def _write_pictures(results: Any, rows: Any, storage: Any) -> None:
+    from fedpns_ray.report.gathering import gather
+    from fedpns_ray.report.page import page
     from fedpns_ray.report.study import plot_study
     from fedpns_ray.study.results import markdown
 
     storage.write("table.md", markdown(rows, results.study).encode())
     storage.write("curves.png", plot_study(results))
+    storage.write("report.html", page(gather([storage.place]), shlex.join(["fedpns", "report", str(storage)])).encode())

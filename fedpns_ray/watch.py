@@ -22,16 +22,16 @@ SHOWN = 30
 """Runs of a study that are shown: those that run come first."""
 
 
-def ended(gathered: Gathered, expected: int) -> bool:
+def ended(gathered: Gathered) -> bool:
     """Every run that is expected is there and finished."""
-    return len(gathered.runs) >= expected and all(run.finished for run in gathered.runs)
+    return len(gathered.runs) >= gathered.expected and all(run.finished for run in gathered.runs)
 
 
-def view(gathered: Gathered, expected: int) -> RenderableType:
+def view(gathered: Gathered) -> RenderableType:
     """What stands in the folders now."""
-    if len(gathered.runs) == 1 and expected == 1:
+    if len(gathered.runs) == gathered.expected == 1:
         return _one(gathered.runs[0])
-    return _many(gathered, expected)
+    return _many(gathered)
 
 
 def spark(values: Sequence[float | None], width: int, low: float | None = None, high: float | None = None) -> str:
@@ -91,11 +91,11 @@ def _bars(counts: Sequence[int], drawn: Counter[int]) -> str:
     return "".join(spark([count], 1, 0, max(drawn.values())) for count in counts)
 
 
-def _many(gathered: Gathered, expected: int) -> Group:
+def _many(gathered: Gathered) -> Group:
     """A row a run, those that are under way first."""
     runs = sorted(gathered.runs, key=lambda run: (run.finished, -len(run.records)))
     done = sum(run.finished for run in runs)
-    waiting = max(0, expected - len(runs))
+    waiting = max(0, gathered.expected - len(runs))
     counts = f"{done} finished, {len(runs) - done} begun, {waiting} to come"
     grid = Table(box=None, pad_edge=False)
     for column in ("run", "round", "of", "accuracy", "loss", "", "i.i.d."):

@@ -1,9 +1,10 @@
-"""What there is to look at: runs, gathered from run folders, studies, and folders of runs."""
+"""What there is to look at: runs, gathered from run folders, studies, and folders of runs, on this machine or in a bucket."""
 
 from __future__ import annotations
 
 import json
 import struct
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,10 +18,13 @@ from fedpns_ray.data import count_iid
 from fedpns_ray.errors import InputError
 from fedpns_ray.recording import RunFolder
 from fedpns_ray.rounds import Record
+from fedpns_ray.strategies import KINDS
 from fedpns_ray.study.results import Results, tabulate
+from fedpns_ray.study.storage import COMMANDS, Storage
 from fedpns_ray.study.study_file import Plot, Study, Trial, read_study
 
-PARTS = ("strategy", "selection", "objective", "aggregation")
+READ = ("config.yaml", "rounds.jsonl", "summary.json")
+"""Of a run folder in a bucket, what is copied here to be read."""
 TARGETS = [0.8, 0.9]
 
 
@@ -58,13 +62,21 @@ class Run:
 
 @dataclass(frozen=True)
 class Source:
-    """A folder that was named."""
+    """A folder that was named, or the URI of one."""
 
-    path: Path
+    place: str
     kind: str
     """run, study or runs."""
+    study: Study | None = None
+    """As a study's file has it; None where that cannot be read here."""
     study_file: str = ""
     """The text of a study's file."""
+    commands: tuple[str, ...] = ()
+    """What a study was run with."""
+
+    @property
+    def name(self) -> str:
+        return Path(self.place.partition("?")[0]).resolve().name
 
 
 @dataclass(frozen=True)
@@ -76,6 +88,8 @@ class Gathered:
     sources: list[Source]
     notes: list[str]
     """What is missing or was left out, in sentences."""
+    expected: int
+    """How many runs there will be: a study's trials, or what is there."""
 
     @cached_property
     def trials(self) -> list[Trial]:
@@ -87,80 +101,114 @@ class Gathered:
         return tabulate(self.study, found, {})
 
 
-def gather(paths: Sequence[Path]) -> Gathered:
+def gather(places: Sequence[str | Path]) -> Gathered:
     """Every run in these folders, each experiment once. A folder that holds none is an InputError."""
     sources: list[Source] = []
     notes: list[str] = []
     found: dict[str, Run] = {}
     twice = 0
-    for path in paths:
-        source, folders = _look_into(path)
+    for place in places:
+        source, runs = _from_bucket(Storage(str(place)), notes) if "://" in str(place) else _from(Path(place), notes)
         sources.append(source)
-        for folder in folders:
-            run = _read(folder, notes if source.kind != "run" else None)
-            if run is None:
-                continue
+        for run in runs:
             name = folder_name(run.experiment)
             twice += name in found
             if name not in found or len(run.records) > len(found[name].records):
                 found[name] = run
     if not found:
-        raise InputError(f"{paths[0]}: holds no run yet (nothing with a config.yaml that can be read)")
+        raise InputError(f"{sources[0].place}: holds no run yet (nothing with a config.yaml that can be read)")
     if twice:
         notes.append(
             f"{twice} folder{'s hold' if twice > 1 else ' holds'} an experiment that another holds too; shown once, by the longest run."
         )
-    study = _study(sources, found)
+    own = sources[0].study if len(sources) == 1 else None
+    study = _study(own, ", ".join(source.name for source in sources), found)
     runs = [found[trial.name] for trial in study.trials]
     unfinished = sum(not run.finished for run in runs)
     if unfinished:
         notes.append(
             f"{unfinished} of {len(runs)} runs {'are' if unfinished > 1 else 'is'} not finished: shown as far as they go, and no part of tables and statistics."
         )
-    return Gathered(study, runs, sources, notes + _missing(sources, found))
+    return Gathered(study, runs, sources, notes + _missing(own, found), _expected(own, runs))
 
 
-def expected_runs(gathered: Gathered) -> int:
-    """How many runs there will be: a study's trials, or what is there."""
-    own = _own_study(gathered.sources)
-    return max(len(own.trials), len(gathered.runs)) if own and not own.search else len(gathered.runs)
-
-
-def _look_into(path: Path) -> tuple[Source, list[Path]]:
+def _from(path: Path, notes: list[str]) -> tuple[Source, list[Run]]:
     if not path.exists():
         raise InputError(f"{path}: there is no such folder")
     if (path / "config.yaml").exists():
-        return Source(path, "run"), [path]
+        return Source(str(path), "run"), _read([path], None)
     if (path / "study.yaml").exists():
         folders = sorted(child.parent for child in path.glob("trials/*/config.yaml"))
-        return Source(path, "study", (path / "study.yaml").read_text(encoding="utf-8")), folders
+        return _study_source(path), _read(folders, notes)
     folders = sorted(child.parent for child in path.glob("*/config.yaml")) if path.is_dir() else []
     if not folders:
         raise InputError(f"{path}: is no run, no study and no folder of runs (no config.yaml or study.yaml in it)")
-    return Source(path, "runs"), folders
+    return Source(str(path), "runs"), _read(folders, notes)
 
 
-def _read(folder: Path, notes: list[str] | None) -> Run | None:
-    """A run; one of many that cannot be read is a note instead of an error."""
-    files = RunFolder(folder)
+def _from_bucket(storage: Storage, notes: list[str]) -> tuple[Source, list[Run]]:
+    """The same of a URI: what a report reads is copied here, and gone again."""
+    top = storage.names()
+    runs = [""] if "config.yaml" in top else [f"trials/{name}" for name in storage.names("trials")] or top
+    wanted = [*("study.yaml", COMMANDS), *(f"{run}/{name}".lstrip("/") for run in runs for name in READ)]
+    with tempfile.TemporaryDirectory(prefix="fedpns-") as own:
+        copy = Path(own) / Path(storage.place.partition("?")[0]).name
+        for name, content in zip(wanted, storage.read_all(wanted), strict=True):
+            if content is not None:
+                (copy / name).parent.mkdir(parents=True, exist_ok=True)
+                (copy / name).write_bytes(content)
+        if not copy.exists():
+            raise InputError(
+                f"{storage}: is no run, no study and no folder of runs (no config.yaml or study.yaml in it)"
+            )
+        source, found = _from(copy, notes)
+    return replace(source, place=str(storage)), found
+
+
+def _study_source(path: Path) -> Source:
+    name = path.resolve().name
     try:
-        experiment = files.experiment
-        assert experiment is not None
+        study: Study | None = read_study(path / "study.yaml")
+    except InputError:  # say, a part of the user's own that is not importable here: the runs tell enough
+        study = None
+    if study:
+        study = replace(study, name=name, title=name if study.title == "study" else study.title)
+    commands = path / COMMANDS
+    return Source(
+        str(path),
+        "study",
+        study,
+        (path / "study.yaml").read_text(encoding="utf-8"),
+        tuple(commands.read_text(encoding="utf-8").splitlines()) if commands.exists() else (),
+    )
+
+
+def _read(folders: Sequence[Path], notes: list[str] | None) -> list[Run]:
+    """The runs; one of many that cannot be read is a note instead of an error."""
+    found = []
+    for folder in folders:
         try:
-            summary = files.summary()
-        except ValueError:
-            raise InputError(f"{folder / 'summary.json'} cannot be read") from None
-        return Run(folder, experiment, files.records(), summary)
-    except InputError as error:
-        if notes is None:
-            raise
-        notes.append(f"{folder.name} was left out: {error}")
-        return None
+            found.append(_read_one(folder))
+        except InputError as error:
+            if notes is None:
+                raise
+            notes.append(f"{folder.name} was left out: {error}")
+    return found
 
 
-def _study(sources: Sequence[Source], found: dict[str, Run]) -> Study:
+def _read_one(folder: Path) -> Run:
+    files = RunFolder(folder)
+    experiment = files.experiment
+    assert experiment is not None
+    try:
+        summary = files.summary()
+    except ValueError:
+        raise InputError(f"{folder / 'summary.json'} cannot be read") from None
+    return Run(folder, experiment, files.records(), summary)
+
+
+def _study(own: Study | None, name: str, found: dict[str, Run]) -> Study:
     """The study's own file where there is one alone; else what tells the runs apart. Its trials are the runs."""
-    own = _own_study(sources)
     known = {trial.name: trial for trial in own.trials} if own else {}
     order = [name for name in known if name in found] + [name for name in found if name not in known]
     trials = [known.get(name) or Trial(found[name].experiment, found[name].experiment.settings()) for name in order]
@@ -169,20 +217,7 @@ def _study(sources: Sequence[Source], found: dict[str, Run]) -> Study:
     if own:
         axes = [key for key in own.axes if key in differing]
         return replace(own, trials=trials, axes=axes + [key for key in differing if key not in axes])
-    names = ", ".join(source.path.resolve().name for source in sources)
-    baseline = {"strategy": "fedavg"}
-    return Study(names, names, trials, differing, baseline, TARGETS, Plot(), None, 1.0, None, None)
-
-
-def _own_study(sources: Sequence[Source]) -> Study | None:
-    if len(sources) > 1 or sources[0].kind != "study":
-        return None
-    try:
-        study = read_study(sources[0].path / "study.yaml")
-    except InputError:  # say, a part of the user's own that is not importable here: the runs tell enough
-        return None
-    name = sources[0].path.resolve().name
-    return replace(study, name=name, title=name if study.title == "study" else study.title)
+    return Study(name, name, trials, differing, {"strategy": "fedavg"}, TARGETS, Plot(), None, 1.0, None, None)
 
 
 def _axes(experiments: Sequence[Experiment]) -> list[str]:
@@ -191,14 +226,13 @@ def _axes(experiments: Sequence[Experiment]) -> list[str]:
     keys = dict.fromkeys(key for own in settings for key in own if key not in ("seed", "rounds"))
     kept = []
     for key in keys:
-        values = {str(own.get(key)) for own in settings if key in PARTS or key in own}
+        values = {str(own.get(key)) for own in settings if key in ("strategy", *KINDS) or key in own}
         if len(values) > 1:
             kept.append(key)
     return kept
 
 
-def _missing(sources: Sequence[Source], found: dict[str, Run]) -> list[str]:
-    own = _own_study(sources)
+def _missing(own: Study | None, found: dict[str, Run]) -> list[str]:
     if own is None or own.search:
         return []
     absent = [trial for trial in own.trials if trial.name not in found]
@@ -207,3 +241,7 @@ def _missing(sources: Sequence[Source], found: dict[str, Run]) -> list[str]:
     return [
         f"{len(absent)} of the study's {len(own.trials)} trials are not there yet; the same `fedpns study` command runs them."
     ]
+
+
+def _expected(own: Study | None, runs: Sequence[Run]) -> int:
+    return max(len(own.trials), len(runs)) if own and not own.search else len(runs)

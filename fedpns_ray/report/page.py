@@ -363,10 +363,11 @@ def run_flags(experiment: Experiment) -> str:
 def _reproduce(gathered: Gathered, command: str) -> list[dict[str, str]]:
     steps = []
     for source in gathered.sources:
-        folder = shlex.quote(str(source.path))
+        folder = shlex.quote(source.place)
         if source.kind == "study":
             what = "the study: finishes what is missing; what is finished is read, not run again"
-            steps.append({"what": what, "command": f"fedpns study {folder}/study.yaml --out {folder}"})
+            commands = source.commands or (f"fedpns study {folder}/study.yaml --out {folder}",)
+            steps.append({"what": what, "command": "\n".join(commands)})
             steps.append({"what": "its file, study.yaml", "command": source.study_file})
         else:
             where = f"{folder}/NAME" if source.kind == "runs" else folder

@@ -14,7 +14,7 @@ from fedpns_ray.config import Experiment, drop_idle
 from fedpns_ray.published import published
 from fedpns_ray.report.comparison import COLOURS
 from fedpns_ray.statistics import interval
-from fedpns_ray.strategies import known_parameters
+from fedpns_ray.strategies import KINDS, known_parameters
 from fedpns_ray.study.results import Results
 from fedpns_ray.study.study_file import Study
 
@@ -104,7 +104,7 @@ def study_figure(results: Results) -> Figure:
 
 def line_axes(study: Study) -> list[str]:
     """The axes told apart by colour: those that the study names, or else the parts of the strategy, or the first one."""
-    parts = [key for key in study.axes if key in ("strategy", "selection", "objective", "aggregation")]
+    parts = [key for key in study.axes if key in ("strategy", *KINDS)]
     return [key for key in study.plot.lines if key in study.axes] or parts or study.axes[:1]
 
 

@@ -71,10 +71,16 @@ def tabulate(study: Study, found: Sequence[Found], errors: dict[str, str]) -> Re
     for trial, summary, records in found:
         row = _row(study, trial, summary, records, errors.get(trial.name, ""))
         rows.append(row)
-        axes = {key: row[key] for key in ("trial", "setting", *study.axes, "seed")}
+        axes = {_column(key): row[key] for key in ("trial", "setting", *study.axes, "seed")}
         curves += [axes | _point(record) for record in records]
-    columns = ["trial", "setting", *study.axes, "seed", "round", *PLOTTED, *FATES, "aggregated", "seconds", *LEDGER]
+    named = [_column(key) for key in study.axes]
+    columns = ["trial", "setting", *named, "seed", "round", *PLOTTED, *FATES, "aggregated", "seconds", *LEDGER]
     return Results(study, pd.DataFrame(rows), pd.DataFrame(curves, columns=columns))
+
+
+def _column(axis: str) -> str:
+    """An axis may be named as a quantity is: `expectation`, the reading of Algorithm 1, and its value in every round."""
+    return f"{axis}_setting" if axis in PLOTTED else axis
 
 
 def _row(

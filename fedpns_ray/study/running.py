@@ -18,7 +18,7 @@ from fedpns_ray.errors import InputError
 from fedpns_ray.runtime.session import machines, machines_to_come, session
 from fedpns_ray.study.packing import pack
 from fedpns_ray.study.search import Ledger, Suggestion, run_search
-from fedpns_ray.study.storage import Storage
+from fedpns_ray.study.storage import COMMANDS, Storage
 from fedpns_ray.study.study_file import Study, Trial
 from fedpns_ray.study.trial_run import Terms
 from fedpns_ray.study.tuning import Watch, check_seen_by_all, tune_trials
@@ -69,9 +69,10 @@ def run_study(
     watch: Watch,
     stop: Callable[[], bool] = lambda: False,
     address: str | None = None,
+    command: str = "",
     **options: Any,
 ) -> Outcome:
-    """Run what is missing. `options` go to Tune: verbose, loggers."""
+    """Run what is missing. `command` is noted in the study's folder; `options` go to Tune: verbose, loggers."""
     outcome = standing(study, storage)
     tried = not study.search or len(outcome.suggestions) >= study.search.trials
     if tried and not missing_trials(outcome.trials, storage):
@@ -83,6 +84,8 @@ def run_study(
         terms = Terms(storage, share(samples), packing.plan)
         check_seen_by_all(storage)
         storage.write("study.yaml", study.text)  # from here on it is a study's folder
+        if command:
+            storage.add_line(COMMANDS, command)
 
         def grid(trials: Sequence[Trial]) -> None:
             missing = missing_trials(trials, storage)

@@ -21,6 +21,8 @@ from fedpns_ray.errors import InputError
 LAST = ("checkpoint.npz", "summary.json")
 """Files that vouch for others are copied after them."""
 READERS = 16
+COMMANDS = "commands.txt"
+"""In a study's folder: the commands that have run it, a line each."""
 
 
 class Storage:
@@ -90,6 +92,12 @@ class Storage:
                     stream.write(content)
         except OSError as error:
             raise self._unreachable(error) from None
+
+    def add_line(self, name: str, line: str) -> None:
+        """To a text file, unless it holds the line already."""
+        lines = (self.read(name) or b"").decode().splitlines()
+        if line not in lines:
+            self.write(name, "".join(f"{one}\n" for one in [*lines, line]).encode())
 
     def delete(self, name: str) -> None:
         system, path = self._at(name)

@@ -11,10 +11,11 @@ import os
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import ray
-from ray import tune
+from ray import cloudpickle, tune
 from ray.tune import Callback, CheckpointConfig, FailureConfig, RunConfig, Stopper, TuneConfig, Tuner
 from ray.tune.execution.placement_groups import PlacementGroupFactory
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -140,11 +141,15 @@ class _Relay(Callback):
 
 
 def _reason(trial: Any) -> str:
-    """The error itself, without its traceback."""
-    error = trial.get_pickled_error() or trial.get_error()
-    cause = getattr(error, "cause", None) or error
-    lines = [line.strip() for line in str(cause).splitlines() if line.strip()] or [""]
-    return f"{type(cause).__name__}: {lines[-1]}"[:300]
+    """The error itself, without its traceback: from the file that Tune has just written here; its storage has it later."""
+    if trial.pickled_error_file:
+        error = cloudpickle.loads(Path(trial.pickled_error_file).read_bytes())
+        cause = getattr(error, "cause", None) or error
+        kind, text = type(cause).__name__, str(cause)
+    else:
+        kind, text = "TuneError", Path(trial.error_file).read_text()
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
+    return f"{kind}: {lines[-1]}"[:300]
 
 
 class _StopAll(Stopper):

@@ -156,7 +156,8 @@ def test_up_submit_cut_off_fetch_down(hosts, laptop):
     assert len(rows) == 6 and {row["status"] for row in rows} == {"done"}
     assert ray_on("w2"), "the machine that was cut off does not know"
     assert [name for name in before if where()[name] != before[name]], "and yet its trial is done, elsewhere"
-    assert "curves.png" in laptop.run("ls", "runs/s") and len(list(Path(out, "trials").iterdir())) == 6
+    fetched = laptop.run("ls", "runs/s").split()
+    assert {"report.html", "curves.png", "table.md"} <= set(fetched) and len(list(Path(out, "trials").iterdir())) == 6
 
     laptop.stop(tunnel)
     laptop.run("ray", "down", "--yes", "cluster/onprem.yaml")

@@ -50,6 +50,10 @@ def test_interrupted_killed_and_resumed(tmp_path):
     assert re.search(r"best so far \d+\.\d\d%: fed", screen), screen
     pd.testing.assert_frame_equal(rows(tmp_path / "o"), rows(tmp_path / "u"))
     assert len(rows(tmp_path / "u")) == 8 and set(rows(tmp_path / "u")["status"]) == {"done"}
+    given = ["fedpns study s.yaml --out o", "fedpns study s.yaml --out o --resume"]
+    assert (tmp_path / "o" / "commands.txt").read_text().splitlines() == given
+    page = (tmp_path / "o" / "report.html").read_text()
+    assert given[0] in page and "not finished" not in page
 
 
 FAILING = """
