@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--submit",
         metavar="URL",
-        help="send this folder and the study to the cluster whose dashboard is there; follow it, fetch its tables to runs/NAME",
+        help="send this folder and the study to the cluster whose dashboard is there; follow it, fetch its report and tables to runs/NAME",
     )
     parser.add_argument("--json", action="store_true", help="print the table as JSON, and nothing else")
     parser.add_argument("--verbose", action="store_true", help="Ray Tune's own log instead of the live table")

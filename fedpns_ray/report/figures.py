@@ -14,7 +14,7 @@ import pandas as pd
 
 from fedpns_ray.config import folder_name
 from fedpns_ray.errors import InputError
-from fedpns_ray.published import Panel, figures, triples
+from fedpns_ray.published import Panel, figures, published, triples
 from fedpns_ray.report.comparison import COLOURS
 from fedpns_ray.report.gathering import Gathered
 from fedpns_ray.report.study import AXIS_TITLES, draw_mean, draw_published, finish, label_of, line_axes, study_figure
@@ -110,6 +110,7 @@ def paper_figure(gathered: Gathered, panels: list[Panel], below: bool) -> Figure
             last = draw_mean(axis, mine, quantity, colours[curve])
             draw_published(axis, experiment, quantity, colours[curve], last or 10**9)
         finish(axis)
+        axis.set_ylim(bottom=_floor(panel, last, axis.get_ylim()[0]))
         title = panel.title.replace(", ", "\n" if across > 3 else ", ", 1) if across > 1 else ""
         label = AXIS_TITLES["test_loss"] if panel.curves[0][2] == "test_loss" else panel.quantity
         axis.set(title=title, xlabel="round", ylabel=label if panel.column == 0 else "")
@@ -121,6 +122,15 @@ def paper_figure(gathered: Gathered, panels: list[Panel], below: bool) -> Figure
         handles=handles, loc="outside upper center", ncols=min(len(handles), 3 if across == 1 else 7), frameon=False
     )
     return figure
+
+
+def _floor(panel: Panel, last: int | None, lowest: float) -> float:
+    """Accuracies begin where the paper's own picture does: what matters are the last few points, not the climb."""
+    curves = [
+        published(experiment, quantity) for _, experiment, quantity in panel.curves if quantity == "test_accuracy"
+    ]
+    shown = [curve[curve.index <= (last or 10**9)].min() for curve in curves if curve is not None]
+    return max(lowest, 100 * min(shown) - 2) if shown and not np.isnan(shown).any() else lowest
 
 
 def _draw_triples(axis: Any, gathered: Gathered, strategy: str, with_paper: bool) -> None:
@@ -140,6 +150,7 @@ def _draw_triples(axis: Any, gathered: Gathered, strategy: str, with_paper: bool
     axis.set(
         xlabel="node (left of the line: i.i.d.)" + ("; dots: published, one run" if with_paper else ""), ylabel="times"
     )
+    axis.yaxis.get_major_locator().set_params(integer=True)
     axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
     axis.spines[["top", "right"]].set_visible(False)
 

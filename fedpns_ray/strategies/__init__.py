@@ -97,7 +97,7 @@ PRESETS: dict[str, Preset] = {
     "fedadp": Preset("weights from the angle to the global gradient (Wu and Wang 2021)", aggregation="adaptive"),
     "cmfl": Preset("updates against the last global update are withheld (Wang 2019)", selection="relevant"),
     "power-of-choice": Preset("of d candidates, the highest losses train (Cho 2020)", selection="power-of-choice"),
-    "norm-sampling": Preset("probability by update norm (Chen 2021)", selection="norm-sampling"),
+    "norm-sampling": Preset("probability by update norm (Chen 2021, its norm term)", selection="norm-sampling"),
     "optimal-sampling": Preset("unbiased sampling of least variance (Chen 2020)", selection="optimal-sampling"),
     "importance-latency": Preset(
         "probability by update norm and upload time (Ren 2020)", selection="importance-latency"

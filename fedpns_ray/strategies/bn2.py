@@ -1,7 +1,8 @@
 """BN2, BC and BC-BN2 (Amiri et al. 2021): scheduled by update norm, by channel, by both.
 
 BN2 is as Section V-D of the FedPNS paper runs it. The number of bits that a scheduled node can send is not modelled:
-every update is sent whole, and a poor channel makes it late instead of coarse.
+every update is sent whole, and a poor channel makes it late instead of coarse. So their BN2-C, which ranks by the norm
+of what the channel leaves of an update, would be BN2 here.
 """
 
 from __future__ import annotations

@@ -15,9 +15,11 @@ from fedpns_ray.strategies.parts import Nodes, Outcome, Updates
 class RelevantSelection(RandomSelection):
     """Of the nodes drawn uniformly, those send whose relevance e(u, u') is at least the threshold.
 
-    e(u, u') is the share of parameters in which the update u has the sign of u', the last global update. The paper lets
-    the threshold be constant or fall with 1 / sqrt(t) and tunes it for each task; here it is constant, at the half that
-    chance would give. Until there has been a global update, everybody sends. A drawn node is sent the model and u'.
+    e(u, u') is the share of parameters in which the update u has the sign of u', the last global update. The default
+    threshold is ours: constant, at the half that chance would give. With `relevance_decay` it falls with 1 / sqrt(t), as
+    in replications of the paper, which begin at 0.6 to 0.8 and are below chance after a few rounds. Until there has been
+    a global update, everybody sends. In the paper all of K train in every round; here those that are drawn. A drawn node
+    is sent the model and u'.
     """
 
     name = "relevant"

@@ -16,7 +16,8 @@ from fedpns_ray.strategies.parts import Nodes, Probe, Selection
 class DeadlineSelection(Selection):
     """Some nodes, drawn uniformly, say what they need; the greedy of the paper takes as many as fit (needs devices).
 
-    Uploads are planned one after another, as in the paper. The times to distribute the model, to select and to
+    Uploads are planned one after another, as in the paper; in the simulated time they happen side by side, so what fits
+    the plan fits the round. What the server is told of resources is not counted as traffic. The times to distribute the model, to select and to
     aggregate are taken as 0. How many train follows from the deadline, not from |S_t|.
     """
 

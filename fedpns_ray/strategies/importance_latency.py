@@ -27,7 +27,7 @@ class ImportanceLatencySelection(CandidateSelection):
 
     name = "importance-latency"
     importance: float = Field(0.5, gt=0, le=1)
-    """rho: 1 looks at importance only, near 0 at latency only."""
+    """rho: 1 looks at importance only, near 0 at latency only. (Free of units here, so not the paper's number.)"""
 
     def begin(self, nodes: Nodes) -> None:
         nodes.needed_devices(self.name)

@@ -21,8 +21,10 @@ class OortSelection(Selection):
     t_i, where L(i) is the round that last saw node i and R this one. Choices where paper and released code differ or
     are silent: a node reports its mean loss, which stands for the root of its mean squared loss; statistical utility is
     clipped at its 95th percentile and brought to 0 .. 1 before the bonus is added, as in the code; T is a percentile of
-    the durations known so far, which the pacer raises; unexplored nodes are drawn by speed, or uniformly without
-    devices. Nobody is blacklisted, and no more nodes are drawn than are waited for.
+    the durations known so far; the pacer is the paper's, which raises T when utility falls (the code does so when it is
+    flat within 10 %); unexplored nodes are drawn by speed, training and upload, or uniformly without devices. Nobody is
+    blacklisted, and no more nodes are drawn than are waited for. Defaults are the paper's where it gives them; those of
+    the released code changed from version to version.
     """
 
     name = "oort"
@@ -62,8 +64,14 @@ class OortSelection(Selection):
         exploit = min(int(k * (1 - epsilon) + 1e-9), len(seen))
         exploit = max(exploit, k - len(unseen))
         chosen = self._exploited(rng, seen, exploit)
-        speed = np.ones(len(unseen)) if self._nodes.devices is None else 1 / probe.resources().train[unseen]
-        return chosen + [int(unseen[j]) for j in by_probability(rng, speed, k - exploit)]
+        return chosen + [int(unseen[j]) for j in by_probability(rng, self._speeds(probe)[unseen], k - exploit)]
+
+    def _speeds(self, probe: Probe) -> NDArray[np.float64]:
+        """Of all nodes; alike without devices."""
+        if self._nodes.devices is None:
+            return np.ones(self._nodes.count)
+        needs = probe.resources()
+        return 1 / (needs.train + needs.upload)
 
     def _exploited(self, rng: np.random.Generator, seen: NDArray[np.int64], size: int) -> list[int]:
         """By utility, among those that come near the `size`-th highest."""

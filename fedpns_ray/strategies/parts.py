@@ -22,7 +22,7 @@ Vector = NDArray[np.float32]
 
 
 class Probe(Protocol):
-    """What the server may ask of nodes before it draws. Most methods never ask; what is asked is counted and timed."""
+    """What the server may ask of nodes before it draws. Most methods never ask; losses asked for are counted and timed."""
 
     def __call__(self, node_ids: Sequence[int], samples: int | None = None) -> NDArray[np.float64]:
         """The loss of the current model on each node's own data, or on so many of its samples, drawn each round."""

@@ -21,8 +21,8 @@ def test_greedy_by_hand():
     assert greedy(train, upload, 2.0) == []
 
 
-def test_greedy_goes_on_after_a_node_that_does_not_fit():
-    """Adds 1, then 4 (too long), then 5: node 1's long upload is passed over, nobody after it fits either."""
+def test_greedy_passes_over_a_node_that_does_not_fit():
+    """Adds 1, then 1.5; node 1 would add 4, which is too long. (Uploads of 1, 4 and 1.5 s, nothing to train.)"""
     assert greedy(np.array([0.0, 0, 0]), np.array([1.0, 4, 1.5]), 3.0) == [0, 2]
     assert greedy(np.array([1.0]), np.array([1.0]), 5.0) == [0]
     assert greedy(np.full(4, 1.0), np.full(4, 1.0), 4.5) == [0, 1, 2]  # equal nodes: the lower id
