@@ -213,7 +213,8 @@ def _run(
     extra = loggers(study.name, storage, options.mlflow, options.wandb)
     quiet = options.json or options.verbose
     with stop_on_signal() as stop, StudyView(messages, study, quiet) as view:
-        command = shlex.join(["fedpns", "study", *_arguments(options)])
+        words = [str(storage) if word == options.out else word for word in _arguments(options)]  # without its keys
+        command = shlex.join(["fedpns", "study", *words])
         outcome = run_study(
             study, storage, view, stop, options.address, command, verbose=options.verbose, loggers=extra
         )

@@ -147,6 +147,9 @@ def test_on_s3(cluster, study, tmp_path, s3):
     assert storage.read(f"trials/{trial.name}/rounds.jsonl").splitlines()[:4] == before  # times and all: not done again
     table = pd.read_csv(pd.io.common.BytesIO(storage.read("study.csv")))
     assert list(table["status"]) == ["done", "done"]
+    noted, page = storage.read("commands.txt").decode(), storage.read("report.html").decode()
+    assert noted.startswith("fedpns study ") and "--out 's3://studies/study?" in noted
+    assert "s3://studies/study" in page and "k:s@" not in noted + page
     digest = table.set_index("trial").loc[trial.name, "weights_sha256"]
     assert digest == run(trial.experiment).summary["weights_sha256"]
 
