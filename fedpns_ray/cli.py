@@ -17,6 +17,7 @@ from rich.table import Table
 from fedpns_ray import cli_report, cli_study
 from fedpns_ray.config import DATASETS, Experiment, as_folder, drop_idle, folder_name, overridden
 from fedpns_ray.errors import InputError, LostError
+from fedpns_ray.leaving import leave_when_done
 from fedpns_ray.runtime.layout import Layout
 from fedpns_ray.strategies import PARTS, PRESETS, describe_default, find_part, known_parameters, parameters_of
 from fedpns_ray.study.study_file import parse_seeds
@@ -77,6 +78,14 @@ class Parser(argparse.ArgumentParser):
         raise InputError(f"{message} (see {self.prog} --help)")
 
 
+def entry() -> NoReturn:
+    """The command itself."""
+    ended: list[int] = []
+    leave_when_done(lambda: ended[0] if ended else None)
+    ended.append(main())
+    sys.exit(ended[0])
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     sys.path.insert(0, str(Path.cwd()))  # for --model mynets:Net beside the user
     try:
@@ -91,6 +100,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except BrokenPipeError:
         return 141
+    except KeyboardInterrupt:
+        return 130
 
 
 def build_parser() -> Parser:
@@ -518,4 +529,4 @@ def doctor_command(options: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    entry()

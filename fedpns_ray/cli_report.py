@@ -72,24 +72,21 @@ def watch_command(options: argparse.Namespace, console: Console) -> int:
 
     every = _seconds(options.every)
     shown = -1
-    try:
-        with Live(console=console, auto_refresh=False) if console.is_terminal else nullcontext() as live:
-            while True:
-                began = time.monotonic()
-                gathered = gather([options.folder])
-                if live:
-                    live.update(view(gathered), refresh=True)
-                rounds = sum(len(run.records) for run in gathered.runs)
-                over = options.once or ended(gathered)
-                if options.html and (rounds != shown or over):
-                    write_page(gathered, options.html, shlex.join(["fedpns", "report", gathered.sources[0].place]))
-                    shown = rounds
-                if over:
-                    break
-                spent = time.monotonic() - began
-                time.sleep(max(every, 2 * spent))  # a large study is read less often, and never takes the machine
-    except KeyboardInterrupt:
-        return 130
+    with Live(console=console, auto_refresh=False) if console.is_terminal else nullcontext() as live:
+        while True:
+            began = time.monotonic()
+            gathered = gather([options.folder])
+            if live:
+                live.update(view(gathered), refresh=True)
+            rounds = sum(len(run.records) for run in gathered.runs)
+            over = options.once or ended(gathered)
+            if options.html and (rounds != shown or over):
+                write_page(gathered, options.html, shlex.join(["fedpns", "report", gathered.sources[0].place]))
+                shown = rounds
+            if over:
+                break
+            spent = time.monotonic() - began
+            time.sleep(max(every, 2 * spent))  # a large study is read less often, and never takes the machine
     if not console.is_terminal:
         console.print(view(gathered))
     return 0

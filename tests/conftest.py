@@ -11,6 +11,7 @@ import pytest
 
 from fedpns_ray import InputError
 from fedpns_ray.data.sources import data_root, load
+from fedpns_ray.leaving import leave_when_done
 
 os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
 
@@ -104,8 +105,13 @@ def ray_cluster(**machine):
     cluster.shutdown()
 
 
+sessions: list[pytest.Session] = []
+leave_when_done(lambda: int(sessions[0].exitstatus) if sessions else None)
+
+
 def pytest_sessionfinish(session, exitstatus):
     """In CI no test may skip."""
+    sessions.append(session)
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if os.environ.get("CI") and reporter and reporter.stats.get("skipped"):
         session.exitstatus = 1

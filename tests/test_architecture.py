@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "fedpns_ray"
 LAYERS = (
-    ("errors", "streams", "statistics"),
+    ("errors", "streams", "statistics", "leaving"),
     ("yaml_file", "devices"),
     ("strategies",),
     ("config",),

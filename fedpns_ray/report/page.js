@@ -16,8 +16,9 @@
   // Plotly reads a little HTML in its texts: names are given as what they are.
   const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const lookOf = (line) => D.lines.find((one) => one.label === line);
   const colourOf = (line) => {
-    const colour = D.lines.find((one) => one.label === line).colour;
+    const colour = lookOf(line).colour;
     return dark.matches && colour === "#000000" ? "#DDDDDD" : dark.matches && colour === "#0072B2" ? "#4BA3E0" : colour;
   };
   const faded = (colour, alpha) => {
@@ -155,7 +156,7 @@
       traces.push({ x: paper.round, y: paper.value, name: plain(`${setting.line}, published`), mode: "lines", line: { color: faded(colour, 0.65), width: 1.2, dash: "dot" }, meta: "published" });
     }
     const alone = series.mean.filter((value) => value !== null).length === 1;
-    traces.push({ x, y: series.mean, name: plain(`${look.name || setting.line}${setting.seeds.length > 1 ? `, mean of ${setting.seeds.length}` : ""}`), mode: alone ? "markers" : "lines", line: { color: look.colour || colour, width: 2, dash: look.dash }, marker: { color: colour, size: 8 }, connectgaps: true, meta: "mean" });
+    traces.push({ x, y: series.mean, name: plain(`${look.name || setting.line}${setting.seeds.length > 1 ? `, mean of ${setting.seeds.length}` : ""}`), mode: alone ? "markers" : "lines", line: { color: look.colour || colour, width: 2, dash: look.dash || lookOf(setting.line).dash }, marker: { color: colour, size: 8 }, connectgaps: true, meta: "mean" });
     return traces;
   }
   function curves() {
@@ -173,7 +174,11 @@
       const traces = visible.filter((setting) => setting.panel === panel).flatMap((setting) => lineTraces(setting, key, over, look));
       draw(chart, traces, OVER[over], titleOf(key), { hovermode: over === "round" ? "x unified" : "closest" });
     }
-    document.querySelectorAll(".swatch").forEach((swatch) => { swatch.style.background = colourOf(swatch.dataset.line); });
+    document.querySelectorAll(".swatch").forEach((swatch) => {
+      const [colour, dash] = [colourOf(swatch.dataset.line), lookOf(swatch.dataset.line).dash];
+      const gaps = { dash: "0 7px, transparent 7px 11px", dashdot: "0 9px, transparent 9px 12px" }[dash];
+      swatch.style.background = gaps ? `repeating-linear-gradient(90deg, ${colour} ${gaps})` : colour;
+    });
     const hints = ["Lines are means over the finished seeds of a setting (of an unfinished one, as far as all its seeds have come); bands from three seeds on. Drag to zoom, double-click to go back."];
     if (panels.length > PANELS) hints.push(`${PANELS} of ${panels.length} panels are shown: filter by axis in the overview.`);
     if (over === "megabytes") hints.push("Transmitted: the model in float32 to every drawn node, and back from every node whose update was asked for.");

@@ -42,6 +42,8 @@ RECORDED = (
     "test_accuracy", "test_loss", "train_loss", "iid_probability", "gradient_norm_iid", "gradient_norm_other",
     "gradient_norm_of_mean", "weight_divergence",
 )  # fmt: skip
+DASHES = ("solid", "dash", "dashdot")
+"""Where there are more lines than colours."""
 FATE_CODES = {"drawn": 1, "labelled": 2, "excluded": 3}
 
 Series = dict[str, NDArray[np.float64]]
@@ -91,7 +93,7 @@ def page_data(gathered: Gathered, command: str) -> dict[str, Any]:
     lines = line_axes(study)
     panel_axes = [axis for axis in study.axes if axis not in lines]
     settings = [_setting(group, measured, lines, panel_axes, study.axes) for group in groups.values()]
-    colours = dict(zip(dict.fromkeys(s["line"] for s in settings), itertools.cycle(COLOURS), strict=False))
+    looks = zip(dict.fromkeys(s["line"] for s in settings), itertools.cycle(itertools.product(DASHES, COLOURS)))
     shown, left_out = chosen(groups.values())
     if left_out:
         notes.append(left_out)
@@ -104,7 +106,7 @@ def page_data(gathered: Gathered, command: str) -> dict[str, Any]:
         "notes": notes,
         "axes": study.axes,
         "titles": AXIS_TITLES,
-        "lines": [{"label": label, "colour": colour} for label, colour in colours.items()],
+        "lines": [{"label": label, "colour": colour, "dash": dash} for label, (dash, colour) in looks],
         "settings": settings,
         "runs": [
             _run(run, k, measured[id(run)], study.axes) for k, group in enumerate(groups.values()) for run in group

@@ -1,0 +1,29 @@
+"""A process ends when Python is done with it, whatever native libraries still want to do."""
+
+import signal
+import subprocess
+import sys
+
+SCRIPT = """
+import atexit, ctypes, sys
+from fedpns_ray.leaving import leave_when_done
+
+libc = ctypes.CDLL(None)
+libc.on_exit(libc.abort, None)  # a native library whose end is a crash
+leave_when_done(lambda: {code})
+atexit.register(print, "last words")
+sys.exit(3)
+"""
+
+
+def end(code):
+    return subprocess.run([sys.executable, "-c", SCRIPT.format(code=code)], capture_output=True, text=True)
+
+
+def test_it_ends_after_all_else_and_before_native_code_does():
+    left = end("3")
+    assert (left.returncode, left.stdout, left.stderr) == (3, "last words\n", "")
+
+
+def test_without_a_code_it_ends_as_ever():
+    assert end("None").returncode == -signal.SIGABRT
