@@ -15,19 +15,19 @@ from fedpns_ray.strategies.parts import Nodes, Outcome, Updates
 class RelevantSelection(RandomSelection):
     """Of the nodes drawn uniformly, those send whose relevance e(u, u') is at least the threshold.
 
-    e(u, u') is the share of parameters in which the update u has the sign of u', the last global update. The default
-    threshold is ours: constant, at the half that chance would give. With `relevance_decay` it falls with 1 / sqrt(t), as
-    in replications of the paper, which begin at 0.6 to 0.8 and are below chance after a few rounds. Until there has been
-    a global update, everybody sends. In the paper all of K train in every round; here those that are drawn. A drawn node
-    is sent the model and u'.
+    e(u, u') is the share of parameters in which the update u has the sign of u', the last global update. The threshold
+    falls with 1 / sqrt(t) from v; replications of the paper begin at 0.6 to 0.8, and here it is 0.8. A constant threshold
+    near the half that chance gives can withhold everything for good, where nodes hold one label each. Until there has
+    been a global update, everybody sends. In the paper all of K train in every round; here those that are drawn. A drawn
+    node is sent the model and u'.
     """
 
     name = "relevant"
     downloads: ClassVar[int] = 2
-    relevance: float = Field(0.5, ge=0, le=1)
-    """The threshold v: the least share of equal signs."""
-    relevance_decay: Literal["none", "sqrt"] = "none"
-    """Whether the threshold falls with the round: v / sqrt(t)."""
+    relevance: float = Field(0.8, ge=0, le=1)
+    """The threshold v of round 1: the least share of equal signs."""
+    relevance_decay: Literal["none", "sqrt"] = "sqrt"
+    """How the threshold falls with the round: not at all, or v / sqrt(t)."""
     _last: NDArray[np.float32]
     _round: int
 

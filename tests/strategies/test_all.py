@@ -16,7 +16,7 @@ from tests.test_run import untimed
 
 ROOT = Path(__file__).parent.parent.parent
 SMALL = {"nodes": 12, "fraction": 0.34, "samples_per_node": 30, "epochs": 2, "rounds": 24, "devices": "log-normal"}
-FEW = {"candidates": 8, "choices": 8, "relevance": 0.55, "stragglers": 0.5, "pace_window": 4}
+FEW = {"candidates": 8, "choices": 8, "relevance": 0.55, "relevance_decay": "none", "stragglers": 0.5, "pace_window": 4}
 
 
 def experiment(strategy="fedavg", **changes):

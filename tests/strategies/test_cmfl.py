@@ -11,8 +11,8 @@ from tests.strategies.made import nodes, updates
 FOUR = updates([[1, 1, 1, 1], [1, -1, 1, -1], [-1, -1, -1, 1], [0, 1, -1, -1]])
 
 
-def begun(**parameters):
-    selection = RelevantSelection(**parameters)
+def begun(relevance=0.5, relevance_decay="none"):
+    selection = RelevantSelection(relevance=relevance, relevance_decay=relevance_decay)
     selection.begin(nodes(4, 4))
     return selection
 
@@ -54,7 +54,16 @@ def test_a_round_in_which_nobody_sent_changes_nothing():
 
 
 def test_in_a_run_the_last_global_update_is_the_models_difference():
-    e = Experiment(strategy="cmfl", relevance=0.55, nodes=8, fraction=0.5, samples_per_node=30, epochs=1, rounds=6)
+    e = Experiment(
+        strategy="cmfl",
+        relevance=0.55,
+        relevance_decay="none",
+        nodes=8,
+        fraction=0.5,
+        samples_per_node=30,
+        epochs=1,
+        rounds=6,
+    )
     result = run(e)
     first = result.records[0]
     assert first["aggregated"] == first["drawn"] and len(first["drawn"]) == 4
@@ -69,7 +78,7 @@ def test_in_a_run_the_last_global_update_is_the_models_difference():
 
 
 def test_one_node():
-    selection = RelevantSelection()
+    selection = RelevantSelection(relevance=0.5)
     selection.begin(nodes(1, 1))
     learnt(selection, [1, 1, 1, 1])
     assert selection.sift(None, FOUR.subset([2])).node_ids == () and selection.sift(
