@@ -10,8 +10,8 @@ FIG ?= 1 2 3 4 5 6
 run: $(READY) ## FedPNS against FedAvg on the paper's synthetic data: table, plot, run folders
 	$(BIN)/fedpns compare --strategies fedpns,fedavg --rounds 100 --out runs/quickstart
 
-test: lint ## all tests
-	$(BIN)/python -m pytest
+test: lint ## all tests, two files at a time
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder $(TESTS)
 
 test-cluster: $(READY) ## a cluster of three hosts on this machine, from `ray up` to `ray down` (needs root; 5 minutes)
 	$(BIN)/python -m pytest -m cluster
