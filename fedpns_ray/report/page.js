@@ -130,6 +130,7 @@
       swatch.dataset.line = label;
       by("lines").append(element("label", {}, box, swatch, label));
     }
+    by("bands").checked = D.bands; // of many lines they would hide each other
     for (const id of ["quantity", "over", "bands", "published", "singles"]) by(id).addEventListener("change", curves);
   }
   function lineTraces(setting, key, over, look) {

@@ -31,7 +31,7 @@ from fedpns_ray.errors import InputError
 from fedpns_ray.published import published
 from fedpns_ray.report.comparison import COLOURS
 from fedpns_ray.report.gathering import Gathered, Run
-from fedpns_ray.report.study import AXIS_TITLES, SCALES, label_of, line_axes
+from fedpns_ray.report.study import AXIS_TITLES, BANDS, SCALES, label_of, line_axes
 from fedpns_ray.study.results import formatted, table
 
 SELECTION_BYTES = 1_500_000
@@ -106,6 +106,7 @@ def page_data(gathered: Gathered, command: str) -> dict[str, Any]:
         "notes": notes,
         "axes": study.axes,
         "titles": AXIS_TITLES,
+        "bands": len({s["line"] for s in settings}) <= BANDS,
         "lines": [{"label": label, "colour": colour, "dash": dash} for label, (dash, colour) in looks],
         "settings": settings,
         "runs": [

@@ -45,6 +45,8 @@ OVER = {
 STYLES: tuple[Any, ...] = ("-", ":", "-.")
 """When the colours are used up, they begin again with the next of these; dashes are the paper's."""
 SCALES = {"test_accuracy": 100.0}
+BANDS = 5
+"""Lines in a picture up to which each has its band: more of them hide each other."""
 ABREAST = 6
 """Panels side by side at most."""
 
@@ -61,7 +63,7 @@ def plot_study(results: Results) -> bytes:
 
 
 def study_figure(results: Results) -> Figure:
-    """Lines are means over seeds, with a 95 % band from three seeds on; the paper's curves are lighter, dashed."""
+    """Lines are means over seeds, with a 95 % band from three seeds on where lines are few; the paper's curves are lighter, dashed."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -77,7 +79,7 @@ def study_figure(results: Results) -> Figure:
     across = min(len(panels), ABREAST) if len(panels) > 1 else len(quantities)
     block = -(-len(panels) // across) * across if len(panels) > 1 else 1  # cells a quantity
     down = -(-block * len(quantities) // across)
-    many = len(colours) > 5
+    many = len(colours) > BANDS
     size = max(3.1 * across, 9.0 if many else 4.6), (3.5 if many else 2.5) * down + 0.7
     figure, axes = plt.subplots(down, across, figsize=size, squeeze=False, layout="constrained")
     for axis in axes.flat:
@@ -133,14 +135,23 @@ def _draw(
     for setting, group in rows.groupby("setting", sort=False):
         first = group.iloc[0].to_dict()
         style, colour = colours[label_of(first, lines)]
-        last = draw_mean(axis, curves[curves["setting"] == setting], quantity, colour, style, over)
+        mine = curves[curves["setting"] == setting]
+        last = draw_mean(axis, mine, quantity, colour, style, over, band=len(colours) <= BANDS)
         if last and over == "round":
             compared |= draw_published(axis, experiment_of(first), quantity, colour, last)
     finish(axis)
     return compared
 
 
-def draw_mean(axis: Any, mine: pd.DataFrame, quantity: str, colour: str, style: Any = "-", over: str = "round") -> int:
+def draw_mean(
+    axis: Any,
+    mine: pd.DataFrame,
+    quantity: str,
+    colour: str,
+    style: Any = "-",
+    over: str = "round",
+    band: bool = True,
+) -> int:
     """The mean over the seeds of a setting, with its band; says in which round it ends (0: nothing to draw)."""
     wide = SCALES.get(quantity, 1) * mine.pivot(index="round", columns="seed", values=quantity).astype(float).dropna()
     if wide.empty:
@@ -149,7 +160,7 @@ def draw_mean(axis: Any, mine: pd.DataFrame, quantity: str, colour: str, style: 
     marker = "o" if len(mean) == 1 else None
     at = mean.index if over == "round" else _spent(mine, over)[mean.index]
     axis.plot(at, mean, color=colour, linestyle=style, marker=marker, zorder=3)
-    if wide.shape[1] > 2:
+    if band and wide.shape[1] > 2:
         half = np.array([interval(list(values)) for values in wide.to_numpy()])
         low, high = mean - half, mean + half
         if quantity == "test_accuracy":

@@ -108,3 +108,11 @@ def test_a_hundred_runs_are_small(study_folder, tmp_path):
     out = tmp_path / "report.html"
     assert main(["report", str(tmp_path / "many"), "--out", str(out)]) == 0
     assert out.stat().st_size < 10e6
+
+
+def test_more_lines_than_colours_are_dashed_and_have_no_bands(tmp_path):
+    for k in range(9):
+        run(Experiment(**SMALL | {"rounds": 1, "alpha": 1 + k}), tmp_path / "runs" / str(k))
+    data = page_data(gather([tmp_path / "runs"]), "")
+    looks = [(line["colour"], line["dash"]) for line in data["lines"]]
+    assert len(set(looks)) == 9 and [dash for _, dash in looks] == ["solid"] * 8 + ["dash"] and not data["bands"]
