@@ -16,7 +16,7 @@ from pathlib import Path
 import ray
 
 STUDY = """
-base: {dataset: mnist, model: cnn-m, sigma: 0.3, rho: 1, rounds: 40}
+base: {dataset: mnist, model: cnn-m, sigma: 0.3, rho: 1, rounds: 100}
 axes: {strategy: [fedpns, fedavg]}
 seeds: 1-4
 """
@@ -33,17 +33,18 @@ def once(cores: int) -> float:
 
 
 def one(cores: int, folder: str) -> None:
-    from fedpns_ray.cli import main as fedpns
+    from fedpns_ray.cli import entry
 
     ray.init(num_cpus=cores, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    sys.exit(fedpns(["study", f"{folder}/s.yaml", "--out", f"{folder}/o"]))
+    sys.argv = ["fedpns", "study", f"{folder}/s.yaml", "--out", f"{folder}/o"]
+    entry()
 
 
 def main() -> None:
     if sys.argv[1:] and sys.argv[1].startswith("--one="):
         one(int(sys.argv[1].partition("=")[2]), sys.argv[2])
     repeats = int(sys.argv[1]) if sys.argv[1:] else 3
-    print("Packing: a study of 8 CNN-M trials of 40 rounds, MNIST; the command from start to end, in turn")
+    print("Packing: a study of 8 CNN-M trials of 100 rounds, MNIST; the command from start to end, in turn")
     times: dict[int, list[float]] = {1: [], 2: []}
     for _ in range(repeats):
         for cores, taken in times.items():

@@ -5,9 +5,10 @@ import subprocess
 import sys
 
 SCRIPT = """
-import atexit, ctypes, sys
+import atexit, ctypes, resource, sys
 from fedpns_ray.leaving import leave_when_done
 
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 libc = ctypes.CDLL(None)
 libc.on_exit(libc.abort, None)  # a native library whose end is a crash
 leave_when_done(lambda: {code})
