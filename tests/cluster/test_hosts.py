@@ -18,7 +18,7 @@ pytestmark = pytest.mark.cluster
 
 # Slow nodes: trials that last, and leave the cores of this machine to the hosts.
 STUDY = """
-base: {nodes: 10, samples_per_node: 100, epochs: 1, rounds: 120, fraction: 0.3, slow_fraction: 1.0, slow_seconds: 0.1}
+base: {nodes: 10, samples_per_node: 100, epochs: 1, rounds: 70, fraction: 0.3, slow_fraction: 1.0, slow_seconds: 0.1}
 axes: {strategy: [fedpns, fedavg]}
 seeds: 1-3
 """
