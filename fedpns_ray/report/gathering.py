@@ -150,7 +150,7 @@ def _from_bucket(storage: Storage, notes: list[str]) -> tuple[Source, list[Run]]
     """The same of a URI: what a report reads is copied here, and gone again."""
     top = storage.names()
     runs = [""] if "config.yaml" in top else [f"trials/{name}" for name in storage.names("trials")] or top
-    wanted = [*("study.yaml", COMMANDS), *(f"{run}/{name}".lstrip("/") for run in runs for name in READ)]
+    wanted = ["study.yaml", COMMANDS, *(f"{run}/{name}".lstrip("/") for run in runs for name in READ)]
     with tempfile.TemporaryDirectory(prefix="fedpns-") as own:
         copy = Path(own) / Path(storage.place.partition("?")[0]).name
         for name, content in zip(wanted, storage.read_all(wanted), strict=True):
