@@ -82,7 +82,7 @@ def test_no_name_breaks_out_of_the_data():
     assert "<" not in text and ">" not in text and json.loads(text)["name"].startswith("</script>")
 
 
-def test_a_study_in_a_bucket_is_the_same_study(study_folder, tmp_path, s3):
+def test_a_study_in_a_bucket_is_the_same_study(study_folder, tmp_path, s3, capsys):
     place = s3 % tmp_path.name
     with pytest.raises(InputError, match=r"^s3://studies/.* is no run, no study and no folder of runs"):
         gather([place])
@@ -96,6 +96,8 @@ def test_a_study_in_a_bucket_is_the_same_study(study_folder, tmp_path, s3):
     data = page_data(there, "")
     assert data["settings"] == page_data(here, "")["settings"] and data["runs"] == page_data(here, "")["runs"]
     assert data["reproduce"][0]["command"] == "fedpns study small.yaml --seeds 1-3"
+    assert main(["watch", place, "--once"]) == 0
+    assert "12 finished, 0 begun, 0 to come" in capsys.readouterr().out
     one = gather([place.replace("?", f"/trials/{trial.name}?")])
     assert one.runs[0].records == gather([trial]).runs[0].records
 

@@ -62,3 +62,17 @@ def test_the_zoo_holds_every_strategy():
     assert len(study.trials) == 3 * len(PRESETS) and {t.experiment.strategy for t in study.trials} == set(PRESETS)
     one = study.trials[0].experiment
     assert (one.model, one.sigma, one.rho, one.rounds, one.devices) == ("cnn-m", 0.3, 1, 100, "log-normal")
+
+
+def test_an_axis_named_as_a_quantity_keeps_its_column(tmp_path):
+    """`expectation` is a reading of Algorithm 1 that a study may vary, and what Algorithm 1 measures in every round."""
+    (tmp_path / "s.yaml").write_text(
+        "base: {nodes: 10, samples_per_node: 50, epochs: 1, rounds: 2}\naxes: {expectation: [mean, sum]}\n"
+    )
+    study = read_study(tmp_path / "s.yaml")
+    for trial in study.trials:
+        run(trial.experiment, tmp_path / "out" / "trials" / trial.name)
+    found = collect(study, study.trials, Storage(tmp_path / "out"), {})
+    assert list(found.trials["expectation"]) == ["mean", "sum"] and found.curves.columns.is_unique
+    assert list(found.curves["expectation_setting"]) == ["mean", "mean", "sum", "sum"]
+    assert found.curves["expectation"].dtype == float and (found.curves["expectation"] > 0).all()
