@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fedpns_ray.config import folder_name
+from fedpns_ray.config import setting_name
 from fedpns_ray.errors import InputError
 from fedpns_ray.published import Panel, figures, published, triples
 from fedpns_ray.report.comparison import COLOURS
@@ -68,7 +68,7 @@ def _possible(gathered: Gathered) -> dict[str, Callable[[Gathered], Figure]]:
     found: dict[str, Callable[[Gathered], Figure]] = {}
     ours = set(done["setting"])
     for name, panels in figures().items():
-        held = [[folder_name(experiment.but(seed=1)) in ours for _, experiment, _ in panel.curves] for panel in panels]
+        held = [[setting_name(experiment) in ours for _, experiment, _ in panel.curves] for panel in panels]
         if any(all(panel) for panel in held) and 2 * sum(map(sum, held)) >= sum(map(len, held)):
             found[name.replace("fig", "figure")] = partial(paper_figure, panels=panels, below=name == "fig1")
     found["curves"] = _curves
@@ -106,7 +106,7 @@ def paper_figure(gathered: Gathered, panels: list[Panel], below: bool) -> Figure
     for panel in panels:
         axis = axes[panel.row, panel.column]
         for curve, experiment, quantity in panel.curves:
-            mine = curves[curves["setting"] == folder_name(experiment.but(seed=1))]
+            mine = curves[curves["setting"] == setting_name(experiment)]
             last = draw_mean(axis, mine, quantity, colours[curve])
             draw_published(axis, experiment, quantity, colours[curve], last or 10**9)
         finish(axis)
