@@ -20,7 +20,8 @@ from fedpns_ray.errors import InputError, LostError
 from fedpns_ray.result import Result
 from fedpns_ray.rounds import Record
 from fedpns_ray.runtime.layout import Layout, Plan, plan
-from fedpns_ray.runtime.server_actor import News, ServerActor
+from fedpns_ray.runtime.news import News
+from fedpns_ray.runtime.server_actor import ServerActor
 from fedpns_ray.runtime.session import machines
 
 PLACED_WITHIN = 60.0

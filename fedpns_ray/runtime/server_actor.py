@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import deque
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import ray
 import torch
@@ -17,23 +16,16 @@ from fedpns_ray.config import Experiment
 from fedpns_ray.result import Result
 from fedpns_ray.rounds import Record
 from fedpns_ray.runtime.layout import Plan
+from fedpns_ray.runtime.news import News, Newsroom
 from fedpns_ray.runtime.on_actors import serve_on_actors
 from fedpns_ray.runtime.server import follow
-
-NEWS = 1000
-"""Records kept for `news`, which is asked several times a second."""
-
-
-class News(NamedTuple):
-    """What happened since somebody last asked."""
-
-    records: list[Record]
-    messages: list[str]
 
 
 @ray.remote
 class ServerActor:
-    """Owns a run. `run` goes on in one thread while `news` and `stop` answer in others.
+    """Owns a run. `run` works in one thread while `news` and `stop` answer in others.
+
+    What those threads share is the newsroom, which has a lock, and the stop event; everything else belongs to `run`.
 
     If its process is lost, Ray starts it again and calls `run` again, which goes on from the folder's checkpoint.
     """
@@ -51,8 +43,7 @@ class ServerActor:
         self._experiment, self._plan, self._placement, self._out, self._name = experiment, plan, group, out, name
         self._checkpoint_every = checkpoint_every
         self._stop = threading.Event()
-        self._records: deque[Record] = deque(maxlen=NEWS)
-        self._messages: list[str] = []
+        self._newsroom = Newsroom()
         self._tell_gauges = _gauges(name)
 
     def run(self, population: list[Any]) -> Result | None:
@@ -61,22 +52,17 @@ class ServerActor:
         restarted = ray.get_runtime_context().was_current_actor_reconstructed  # the old actors may still be there
         name = f"{self._name}, restarted in {os.getpid()}" if restarted else self._name
         serving = serve_on_actors(
-            self._experiment, reference, self._plan, self._placement, name, self._out, self._checkpoint_every, self._say
+            self._experiment, reference, self._plan, self._placement, name, self._out, self._checkpoint_every, self._newsroom.say
         )
         return follow(serving, self._experiment.rounds, self._on_round, self._stop.is_set)
 
-    def _say(self, message: str) -> None:
-        self._messages.append(message)
-
     def _on_round(self, record: Record) -> None:
-        self._records.append(record)
+        self._newsroom.add(record)
         self._tell_gauges(record)
 
     def news(self, after: int) -> News:
         """Records of the rounds after this one, and messages since the last call."""
-        said = len(self._messages)
-        messages, self._messages[:said] = self._messages[:said], []
-        return News([record for record in self._records if record["round"] > after], messages)
+        return self._newsroom.since(after)
 
     def pid(self) -> int:
         return os.getpid()
