@@ -6,6 +6,7 @@ there are 100 runs of 200 rounds (shorter ones are gone through again).
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 import tempfile
@@ -13,7 +14,7 @@ import time
 from pathlib import Path
 
 from fedpns_ray.config import folder_name
-from fedpns_ray.recording import RunFolder
+from fedpns_ray.recording import RunFolder, to_json
 from fedpns_ray.report.gathering import gather
 from fedpns_ray.report.page import write_page
 
@@ -37,8 +38,10 @@ def multiply(source: Path, target: Path, runs: int = RUNS, rounds: int = ROUNDS)
         folder.mkdir(parents=True)
         (folder / "config.yaml").write_text(experiment.to_yaml())
         lines = [records[t % len(records)] | {"round": t + 1} for t in range(rounds)]
-        (folder / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        (folder / "summary.json").write_text(json.dumps((original.summary() or {}) | {"rounds": rounds}))
+        content = b"".join(map(to_json, lines))
+        (folder / "rounds.jsonl").write_bytes(content)
+        own = {"rounds": rounds, "records_sha256": hashlib.sha256(content).hexdigest()}
+        (folder / "summary.json").write_text(json.dumps((original.summary() or {}) | own))
 
 
 def main(source: Path) -> None:

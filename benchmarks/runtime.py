@@ -25,6 +25,7 @@ from ray.util import list_named_actors
 
 from fedpns_ray import Experiment, run
 from fedpns_ray.data import Population, build_population
+from fedpns_ray.hardware import hardware
 from fedpns_ray.rounds import Executor, Progress, Record, rounds
 from fedpns_ray.runtime.actor_group import ActorGroup
 from fedpns_ray.runtime.in_process import InProcessExecutor
@@ -46,12 +47,12 @@ def speed() -> None:
             e = Experiment(strategy="fedpns", dataset="mnist", model=model, rounds=count + 5)
             population = build_population(e)
             shared, worker = ray.put(population), Worker(e, population)
-            actors = [NodeActor.options(num_cpus=1).remote(e, shared) for _ in range(2)]  # type: ignore[attr-defined]
+            actors = [NodeActor.options(num_cpus=1).remote(e, shared, False) for _ in range(2)]  # type: ignore[attr-defined]
             ray.get([actor.describe.remote() for actor in actors])
             costs = population.sizes.astype(np.float64) * e.epochs
             executors: list[Executor] = [
-                InProcessExecutor(worker),
-                RayExecutor(ActorGroup(actors, print), Worker(e, population), costs),
+                InProcessExecutor(worker, hardware("cpu")),
+                RayExecutor(ActorGroup(actors, print), Worker(e, population), hardware("cpu"), costs),
             ]
             runs = [_rounds(e, population, executor, worker.initial_weights) for executor in executors]
             pairs = list(zip(*runs, strict=True))[4:-1]

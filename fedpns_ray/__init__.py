@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from fedpns_ray.errors import InputError
+from fedpns_ray.errors import DivergedError, InputError
 
 if TYPE_CHECKING:
     from fedpns_ray.api import Interrupted, run
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from fedpns_ray.result import Result, load
     from fedpns_ray.runtime.layout import Layout
 
-__all__ = ["Experiment", "InputError", "Interrupted", "Layout", "Result", "load", "run"]
+__all__ = ["DivergedError", "Experiment", "InputError", "Interrupted", "Layout", "Result", "load", "run"]
 __version__ = "0.1.0"
 
 _HOME = {

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from fedpns_ray.config import Experiment
 from fedpns_ray.data import Population, build_population
-from fedpns_ray.recording import RunFolder
+from fedpns_ray.errors import DivergedError, InputError
+from fedpns_ray.recording import RunFolder, is_over
 from fedpns_ray.result import Result, load
 from fedpns_ray.rounds import Record, known_nodes
 from fedpns_ray.runtime.layout import Layout
 from fedpns_ray.runtime.server import CHECKPOINT_EVERY, follow
+from fedpns_ray.user_code import blamed_on
 
 
 class Interrupted(Exception):
@@ -34,6 +37,7 @@ def run(
     Without a layout everything happens in this process; with one (`Layout()` leaves all to be planned) on Ray actors, to
     the same bits: on the cluster at `address` (or RAY_ADDRESS), or on a Ray started for this run. `on_round` sees every
     record, `stop` is asked after each round, `say` gets messages for people, `timeline` is where Ray's timeline goes.
+    A run that diverges raises DivergedError, which holds its result.
 
     >>> from fedpns_ray import Experiment, run
     >>> run(Experiment(strategy="fedpns", sigma=0.2, rounds=50)).rounds["test_accuracy"].plot()
@@ -41,9 +45,9 @@ def run(
     folder = RunFolder(Path(out)) if out else None
     if folder:
         folder.claim(experiment)
-        summary = folder.summary()
-        if summary and summary["rounds"] == experiment.rounds:
-            return load(folder.path)
+        finished = _finished(folder, experiment, say)
+        if finished:
+            return _not_diverged(finished)
     population = _checked_population(experiment)
     where = folder.path if folder else None
     if layout is None:
@@ -61,6 +65,27 @@ def run(
             result = run_on_ray(experiment, population, layout, where, on_round, stop, say, timeline, checkpoint_every)
     if result is None:
         raise Interrupted
+    return _not_diverged(result)
+
+
+def _finished(folder: RunFolder, experiment: Experiment, say: Callable[[str], None]) -> Result | None:
+    """The run in a folder if it is over and whole. If it is damaged that is said, and what is damaged is done again."""
+    try:
+        summary = folder.summary()
+        if summary is None or not is_over(summary, experiment.rounds):
+            return None
+        damage = folder.damage()
+    except InputError:
+        damage = "summary.json cannot be read"
+    if damage is None:
+        return replace(load(folder.path), experiment=experiment)
+    say(f"{folder.path} is damaged: {damage}; it is mended from its checkpoint, or run again, to the same bits")
+    return None
+
+
+def _not_diverged(result: Result) -> Result:
+    if result.diverged:
+        raise DivergedError(result)
     return result
 
 
@@ -83,4 +108,5 @@ def check_fits(experiment: Experiment, population: Population) -> None:
 
     module = build_model(experiment.model, population.samples.shape, population.samples.classes, experiment.seed)
     payload = 4 * sum(p.numel() for p in module.parameters() if p.requires_grad)
-    experiment.build_strategy().begin(known_nodes(experiment, population, payload))
+    with blamed_on(experiment.user_packages):
+        experiment.build_strategy().begin(known_nodes(experiment, population, payload))

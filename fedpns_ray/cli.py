@@ -87,16 +87,17 @@ def entry() -> NoReturn:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    sys.path.insert(0, str(Path.cwd()))  # for --model mynets:Net beside the user
     try:
         options = build_parser().parse_args(arguments)
+        if options.runs_code:  # --model mynets:Net beside the user; commands that only read import nothing from there
+            sys.path.insert(0, str(Path.cwd()))
         code: int = options.command(options)
         return code
     except InputError as error:
         print(f"fedpns: {error}", file=sys.stderr)
         return 2
     except LostError as error:
-        print(f"fedpns: {' '.join(str(error).split())}; the same command goes on", file=sys.stderr)
+        print(f"fedpns: {' '.join(str(error).split())}; the same command resumes", file=sys.stderr)
         return 1
     except BrokenPipeError:
         return 141
@@ -108,14 +109,16 @@ def build_parser() -> Parser:
     parser = Parser(prog="fedpns", description="Federated node selection: which nodes should train?")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    def command(name: str, function: Command | None, what: str, examples: str = "") -> argparse.ArgumentParser:
+    def command(
+        name: str, function: Command | None, what: str, examples: str = "", runs_code: bool = False
+    ) -> argparse.ArgumentParser:
         sub = commands.add_parser(
             name, help=what, description=what, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter
         )
-        sub.set_defaults(command=function)
+        sub.set_defaults(command=function, runs_code=runs_code)
         return sub
 
-    run = command("run", run_command, "Run one experiment, or go on with one.", RUN_EXAMPLES)
+    run = command("run", run_command, "Run one experiment, or resume one.", RUN_EXAMPLES, runs_code=True)
     _add_settings(run)
     run.add_argument("--out", type=Path, metavar="DIR", help="folder of the run (default: runs/NAME, by its settings)")
     run.add_argument("--json", action="store_true", help="print the summary as JSON, and nothing else")
@@ -124,7 +127,9 @@ def build_parser() -> Parser:
     )
     _add_layout(run)
 
-    compare = command("compare", compare_command, "Run several strategies and seeds side by side.", COMPARE_EXAMPLES)
+    compare = command(
+        "compare", compare_command, "Run several strategies and seeds side by side.", COMPARE_EXAMPLES, runs_code=True
+    )
     _add_settings(compare, without=("strategy", "seed"))
     compare.add_argument(
         "--strategies",
@@ -138,7 +143,11 @@ def build_parser() -> Parser:
     compare.add_argument("--json", action="store_true", help="print the table as JSON, and nothing else")
 
     study = command(
-        "study", study_command, "Run a study: a grid or a search, on this machine or a cluster.", cli_study.EXAMPLES
+        "study",
+        study_command,
+        "Run a study: a grid or a search, on this machine or a cluster.",
+        cli_study.EXAMPLES,
+        runs_code=True,
     )
     cli_study.add_arguments(study)
 
@@ -161,7 +170,7 @@ def build_parser() -> Parser:
     show = actions.add_parser("show", help="draw a population: who holds which labels")
     _add_settings(show)
     show.add_argument("--out", type=Path, metavar="FILE", help="also as a picture (.png, .pdf or .svg)")
-    show.set_defaults(command=data_show_command)
+    show.set_defaults(command=data_show_command, runs_code=True)
 
     command("strategies", strategies_command, "List strategies and parts, with parameters and defaults.")
     doctor = command(
@@ -210,6 +219,11 @@ def _add_layout(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--cpus-per-actor", metavar="X", help="CPUs that Ray reserves for an actor (default: 1, or its share)"
     )
+    group.add_argument(
+        "--cpu-fallback",
+        action="store_true",
+        help="train on the CPU where an actor is given a GPU that torch cannot use; otherwise that is refused",
+    )
     group.add_argument("--in-process", action="store_true", help="no Ray: everything in this process")
     group.add_argument(
         "--address", help="join the Ray cluster there (auto: the one on this machine; default: RAY_ADDRESS)"
@@ -233,8 +247,8 @@ def _layout(options: argparse.Namespace) -> Layout | None:
                 f"{name}: {text!r} is not allowed; it must be a {'whole ' * (kind is int)}number"
             ) from None
     if not options.in_process:
-        return Layout(**asked)
-    for name in (*asked, *(["address"] if options.address else [])):
+        return Layout(**asked, cpu_fallback=options.cpu_fallback)
+    for name in (*asked, *(name for name in ("address", "cpu_fallback") if getattr(options, name))):
         raise InputError(f"{name}: {getattr(options, name)} is not allowed beside --in-process")
     return None
 
@@ -287,6 +301,7 @@ def _stop_on_signal() -> Iterator[Any]:
 def _run_all(experiments: dict[Path, Experiment], quiet: bool, **where: Any) -> list[Any] | None:
     """Run one experiment after another with a progress bar; None if stopped by a signal."""
     from fedpns_ray.api import Interrupted, run
+    from fedpns_ray.errors import DivergedError
     from fedpns_ray.progress import Bars
 
     results = []
@@ -295,9 +310,11 @@ def _run_all(experiments: dict[Path, Experiment], quiet: bool, **where: Any) -> 
             bars.begin(experiment)
             try:
                 results.append(run(experiment, out, bars.advance, stop, say=messages.print, **where))
+            except DivergedError as error:
+                results.append(error.result)
             except (Interrupted, KeyboardInterrupt):
                 bars.close()
-                messages.print(f"stopped; the same command goes on where {out} stands")
+                messages.print(f"stopped; the same command resumes from {out}")
                 return None
             bars.end()
     return results
@@ -315,9 +332,10 @@ def run_command(options: argparse.Namespace) -> int:
     if results is None:
         return 130
     (result,) = results
+    code = _say_diverged(results)
     if options.json:
         print(json.dumps(result.summary | {"out": str(out)}))
-        return 0
+        return code
     s = result.summary
     reached = [f"{float(k):.0%} in {r} rounds" for k, r in s["rounds_to"].items() if r]
     final, loss = _number(s["final_accuracy"], ".2%"), _number(s["last_loss"], ".4f")
@@ -326,10 +344,21 @@ def run_command(options: argparse.Namespace) -> int:
     if "bytes_up" in s:  # runs of before the ledger have none
         time = f", {s['simulated_seconds']:.4g} simulated s" if "simulated_seconds" in s else ""
         console.print(f"{s['bytes_up'] / 1e6:.4g} MB up, {s['bytes_down'] / 1e6:.4g} MB down{time}")
+    if lost := s.get("non_finite_updates"):
+        console.print(f"{lost} update{'s were' if lost > 1 else ' was'} not finite and left out")
     console.print(f"weights {s['weights_sha256'][:16]}…, written to {out}", soft_wrap=True)
     if options.profile:
         _print_profile(result)
-    return 0
+    return code
+
+
+def _say_diverged(results: Sequence[Any]) -> int:
+    """The exit code: 3 if a run has diverged, which is said in a line."""
+    diverged = [result for result in results if result.diverged]
+    for result in diverged:
+        e = result.experiment
+        messages.print(f"fedpns: {e.label}, seed {e.seed}: {result.diverged}", soft_wrap=True)
+    return 3 if diverged else 0
 
 
 def _number(value: float | None, form: str) -> str:
@@ -379,15 +408,16 @@ def compare_command(options: argparse.Namespace) -> int:
         return 130
     from fedpns_ray.report.comparison import plot, table
 
+    code = _say_diverged(results)
     rows = table(sorted(results, key=lambda result: strategies.index(result.experiment.strategy)))
     picture = out / "comparison.png"
     plot(results, picture)
     if options.json:
         print(rows.to_json(orient="records"))
-        return 0
+        return code
     _print_comparison(rows)
     console.print(f"plot and runs written to {out}", soft_wrap=True)
-    return 0
+    return code
 
 
 def _refuse_useless(settings: dict[str, Any], strategies: list[str]) -> None:
@@ -411,12 +441,12 @@ def _print_comparison(rows: Any) -> None:
         spread = f" ± {100 * row.interval:.2f}" if row.interval == row.interval else ""
         grid.add_row(
             row.strategy,
-            str(row.seeds),
-            f"{100 * row.final_accuracy:.2f}{spread} %",
+            str(row.seeds) + (f", {row.diverged} diverged" if row.diverged else ""),
+            f"{100 * row.final_accuracy:.2f}{spread} %" if row.seeds else "-",
             _number(row.best_accuracy, ".2%"),
             _number(row.last_loss, ".4f"),
             f"{row.rounds_to_target:.0f}" if target else "-",
-            f"{row.seconds:.1f}",
+            _number(row.seconds, ".1f"),
             *(f"{x:.4g}" for x in (row.bytes_up / 1e6, row.bytes_down / 1e6, row.simulated_seconds) if costs),
         )
     console.print(grid)

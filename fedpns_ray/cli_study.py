@@ -6,6 +6,7 @@ import argparse
 import json
 import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="send this folder and the study to the cluster whose dashboard is there; follow it, fetch its report and tables to runs/NAME",
     )
+    parser.add_argument(
+        "--cpu-fallback",
+        action="store_true",
+        help="train on the CPU where a trial is given a GPU that torch cannot use; otherwise that is refused",
+    )
     parser.add_argument("--json", action="store_true", help="print the table as JSON, and nothing else")
     parser.add_argument("--verbose", action="store_true", help="Ray Tune's own log instead of the live table")
     parser.add_argument("--mlflow", metavar="URI", help="also log to this MLflow tracking server or folder")
@@ -64,6 +70,8 @@ def study_command(
     changes = pairs(options.set, "set") | ({"rounds": options.rounds} if options.rounds else {})
     whole = read_study(options.study, changes)
     study = only(read_study(options.study, changes, options.seeds) if options.seeds else whole, options.only)
+    if options.cpu_fallback:
+        study = replace(study, cpu_fallback=True, layout=study.layout and replace(study.layout, cpu_fallback=True))
     if options.submit:
         return _submit(study, options, console, messages)
     storage = Storage(options.out or Path("runs") / study.name)
@@ -87,8 +95,6 @@ def pairs(texts: Sequence[str], field: str) -> dict[str, str]:
 
 def only(study: Study, texts: Sequence[str]) -> Study:
     """The study with those trials alone that have one of the values."""
-    from dataclasses import replace
-
     trials = study.trials
     for key, values in pairs(texts, "only").items():
         wanted = [value.strip() for value in values.split(",")]
@@ -128,9 +134,9 @@ def _submit(study: Study, options: argparse.Namespace, console: Console, message
     try:
         code = submission.follow(job, lambda text: console.print(text, end="", soft_wrap=True))
     except KeyboardInterrupt:
-        messages.print(f"no longer followed; it goes on there (to stop it: ray job stop {job})", soft_wrap=True)
+        messages.print(f"no longer followed; it keeps running there (to stop it: ray job stop {job})", soft_wrap=True)
         return 130
-    if code in (0, 1) and not options.dry_run:
+    if code in (0, 1, 3) and not options.dry_run:
         names = submission.fetch(here)
         console.print(f"{', '.join(names)} fetched to {here}; trials are in {out.rpartition('@')[2]}", soft_wrap=True)
     return code
@@ -146,7 +152,9 @@ def _arguments(options: argparse.Namespace) -> list[str]:
         for value in getattr(options, name):
             arguments += [f"--{name}", value]
     return arguments + [
-        f"--{name.replace('_', '-')}" for name in ("resume", "dry_run", "verbose") if getattr(options, name)
+        f"--{name.replace('_', '-')}"
+        for name in ("resume", "dry_run", "verbose", "cpu_fallback")
+        if getattr(options, name)
     ]
 
 
@@ -222,7 +230,7 @@ def _run(
     results = collect(study, trials, storage, outcome.errors)
     results.write(storage)
     if outcome.stopped:
-        messages.print(f"stopped; the same command goes on where {storage} stands", soft_wrap=True)
+        messages.print(f"stopped; the same command resumes from {storage}", soft_wrap=True)
         return 130
     rows = table(results, trials)
     if options.json:
@@ -232,6 +240,9 @@ def _run(
         _write_pictures(results, rows, storage)
     for name, error in outcome.errors.items():
         messages.print(f"failed: {name}: {error}", soft_wrap=True)
+    diverged = results.trials[results.trials["status"] == "diverged"]
+    for row in diverged.itertuples():
+        messages.print(f"diverged in round {row.diverged_in_round:.0f}: {row.trial}", soft_wrap=True)
     if not options.json:
         if outcome.suggestions and len(rows):
             console.print(ranking(study, outcome.suggestions, rows), soft_wrap=True)
@@ -239,7 +250,7 @@ def _run(
             f"report.html, study.csv, curves.parquet, table.md, curves.png and trials written to {storage}",
             soft_wrap=True,
         )
-    return 1 if outcome.errors else 0
+    return 1 if outcome.errors else 3 if len(diverged) else 0
 
 
 def _print_table(rows: Any, study: Study, console: Console) -> None:

@@ -17,7 +17,16 @@ from typing import Any, Literal
 import numpy as np
 import yaml
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    PrivateAttr,
+    ValidationError,
+)
 
 from fedpns_ray.devices import Devices, from_file, log_normal
 from fedpns_ray.errors import InputError
@@ -54,6 +63,9 @@ USED_BY = {
     "device_fading": ("devices", ("log-normal", "file")),
 }
 """Fields that mean something for some choices only: field → (the choice, its values)."""
+
+CHOICES = {"strategy", *KINDS, "dataset", "partition", "devices"}
+"""Settings on which hangs which others are used."""
 
 
 class Experiment(BaseModel):
@@ -141,8 +153,47 @@ class Experiment(BaseModel):
     seed: int = Field(1, ge=0)
     """Names every random stream."""
 
+    _own: dict[str, str] = PrivateAttr(default_factory=dict)
+    """The strategy's own parts, by kind; an empty name where the strategy is the user's and was not imported."""
+    _imported: bool = PrivateAttr(True)
+
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settled(settings))
+        self._own = find_preset(self.strategy).parts
+
+    @classmethod
+    def recorded(cls, settings: Mapping[str, Any]) -> Experiment:
+        """An experiment as a run folder or a study file describes it. Reading never runs code: parts of the user's own
+        stay the names they are, and their parameters stay as they were written.
+        """
+        if not names_user_code(settings):
+            return cls(**settings)
+        fields, parameters = _split(settings)
+        fields = DATASETS.get(str(fields.get("dataset", "synthetic")), {}) | fields
+        strategy = str(fields.get("strategy", "fedpns"))
+        own = dict.fromkeys(KINDS, "") if ":" in strategy else find_preset(strategy).parts
+        fields |= {kind: fields.get(kind) or own[kind] for kind in KINDS}
+        checked = _valid(_Fields, fields).model_dump()
+        experiment = cls.__new__(cls)
+        BaseModel.__init__(experiment, **checked | {"parameters": parameters})
+        experiment._own, experiment._imported = own, False
+        return experiment
+
+    @property
+    def imported(self) -> bool:
+        """Whether parts of the user's own were looked up; False for one that was read with such parts."""
+        return self._imported
+
+    def agrees_with(self, other: Experiment) -> bool:
+        """Whether the two differ in no setting that both have, but for their length."""
+        mine, theirs = self.settings(), other.settings()
+        return all(theirs[key] == value for key, value in mine.items() if key in theirs and key != "rounds")
+
+    @property
+    def user_packages(self) -> set[str]:
+        """The top-level packages of parts and models that the user brings."""
+        paths = [path for path in (*self.parts.values(), self.model, self.strategy) if ":" in path]
+        return {path.partition(":")[0].partition(".")[0] for path in paths} - {"fedpns_ray"}
 
     @property
     def per_round(self) -> int:
@@ -156,8 +207,7 @@ class Experiment(BaseModel):
     @property
     def label(self) -> str:
         """The strategy's name, or its parts' names where they are not the strategy's own."""
-        preset = find_preset(self.strategy)
-        changed = [name for kind, name in self.parts.items() if name != preset.parts[kind]]
+        changed = [name for kind, name in self.parts.items() if name != self._own[kind]]
         return "+".join([self.strategy, *changed])
 
     def lr_at(self, round: int) -> float:
@@ -165,7 +215,8 @@ class Experiment(BaseModel):
         return max(self.lr * self.lr_decay ** (round - 1), self.lr * self.lr_floor)
 
     def build_strategy(self) -> Strategy:
-        return assemble(self.parts, self.parameters)
+        described = self if self.imported else Experiment(**self.settings())
+        return assemble(described.parts, described.parameters)
 
     def build_devices(self, sizes: NDArray[np.int64], payload: int) -> Devices | None:
         """The device model for nodes that hold so many samples and send so many bytes; None if it is off."""
@@ -181,14 +232,15 @@ class Experiment(BaseModel):
     def settings(self) -> dict[str, Any]:
         """Everything that matters to this experiment, flat: what config.yaml holds and `Experiment(**…)` takes."""
         fields = self.model_dump(exclude={"parameters"})
-        preset = find_preset(self.strategy)
-        own = {kind for kind in KINDS if fields[kind] == preset.parts[kind]}  # the strategy's name says them
+        own = {kind for kind in KINDS if fields[kind] == self._own[kind]}  # the strategy's name says them
         own |= {key for key, off in (("devices", "off"), ("centralised", False)) if fields[key] == off}  # as before
         used = {key: value for key, value in fields.items() if key not in own and not _idle(key, fields)}
         return used | self.parameters
 
     def but(self, **changes: Any) -> Experiment:
         """The same experiment with other settings; what another strategy or data set does not use is left behind."""
+        if not self.imported and not set(changes) & CHOICES:
+            return Experiment.recorded(self.settings() | changes)
         return Experiment(**overridden(self.settings(), changes))
 
     def to_yaml(self) -> str:
@@ -199,14 +251,24 @@ class Experiment(BaseModel):
         return cls(**read_yaml(Path(path)))
 
 
-def settled(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with every default filled in, or an InputError in one line."""
+def names_user_code(settings: Mapping[str, Any]) -> bool:
+    """Whether settings name a strategy or part by its import path: to know more of it, it would have to be run."""
+    return any(":" in str(settings.get(key) or "") for key in ("strategy", *KINDS))
+
+
+def _split(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Fields of Experiment, and parameters of parts."""
     fields = {key: value for key, value in settings.items() if key in Experiment.model_fields and key != "parameters"}
     given = {key: value for key, value in settings.items() if key not in fields and key != "parameters"}
     more = settings.get("parameters", {})
     if not isinstance(more, Mapping):
         raise InputError(f"parameters: {more!r} is not allowed; it must be keys and values, such as alpha: 2")
-    given |= more
+    return fields, given | dict(more)
+
+
+def settled(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with every default filled in, or an InputError in one line."""
+    fields, given = _split(settings)
     for key in ("strategy", *KINDS, "dataset", "partition", "model"):
         if not isinstance(fields.get(key, ""), str):
             raise InputError(f"{key}: {fields[key]!r} is not allowed; it must be a name")
@@ -316,24 +378,27 @@ def overridden(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[
     merged = {**settings, **changes}
     if "strategy" in changes:  # another strategy brings its own parts
         merged = {key: value for key, value in merged.items() if key not in KINDS or key in changes}
-    if not set(changes) & {"strategy", *KINDS, "dataset", "partition", "devices"}:
+    if not set(changes) & CHOICES:
         return merged
     used = drop_idle(merged)
     return {key: value for key, value in merged.items() if key in used or key in changes}
 
 
-def drop_idle(settings: Mapping[str, Any]) -> dict[str, Any]:
+def drop_idle(settings: Mapping[str, Any], importing: bool = True) -> dict[str, Any]:
     """Settings without what this strategy, data set, partition or device model does not use.
 
     For grids over several strategies, where alpha means something to one of them only. Unknown keys stay, to be refused.
+    Unless `importing`, nobody asks a part of the user's own what it takes: all parameters stay.
     """
-    preset = find_preset(str(settings.get("strategy", "fedpns")))
-    takers = parameters_of({kind: settings.get(kind) or preset.parts[kind] for kind in KINDS})
+    foreign: set[str] = set()
+    if importing or not names_user_code(settings):
+        preset = find_preset(str(settings.get("strategy", "fedpns")))
+        takers = parameters_of({kind: settings.get(kind) or preset.parts[kind] for kind in KINDS})
+        foreign = set(known_parameters()) - set(takers)
     choices = {"dataset": settings.get("dataset", "synthetic")}
     defaults = DATASETS.get(str(choices["dataset"]), {})
     choices["partition"] = settings.get("partition", defaults.get("partition", "sigma-rho"))
     choices["devices"] = settings.get("devices", "off")
-    foreign = set(known_parameters()) - set(takers)
     return {
         key: value
         for key, value in settings.items()

@@ -68,8 +68,10 @@ class Ledger:
         whole = self._e.epochs * -(-updates.sizes // self._e.batch_size)
         return self._resources.train[list(updates.node_ids)] * (updates.steps / whole)
 
-    def entries(self, selection: Selection, drawn: Sequence[int], updates: Updates, sent: Updates) -> dict[str, Any]:
-        """For the record: of the nodes drawn, `updates` are back from training, and `sent` were sent."""
+    def entries(
+        self, selection: Selection, drawn: Sequence[int], updates: Updates, sent: Sequence[int]
+    ) -> dict[str, Any]:
+        """For the record: of the nodes drawn, `updates` are back from training, and `sent` sent theirs."""
         down = selection.downloads * len(drawn) + len(self._probed - set(drawn))
         numbers = self._answers + selection.reports * len(updates)
         traffic = {"bytes_up": self._payload * len(sent) + NUMBER * numbers, "bytes_down": self._payload * down}
@@ -77,10 +79,10 @@ class Ledger:
             return traffic
         return {**traffic, "simulated_seconds": self._probing + self._duration(selection, updates, sent)}
 
-    def _duration(self, selection: Selection, updates: Updates, sent: Updates) -> float:
+    def _duration(self, selection: Selection, updates: Updates, sent: Sequence[int]) -> float:
         """Until the last node is heard. Where the server chooses by reports, uploads begin when all of those are in."""
         if not len(updates):
             return 0.0
         train, upload = self._train(updates), self._resources.upload[list(updates.node_ids)]
-        upload = np.where(np.isin(updates.node_ids, sent.node_ids), upload, 0.0)
+        upload = np.where(np.isin(updates.node_ids, sent), upload, 0.0)
         return float(train.max() + upload.max() if selection.reports else (train + upload).max())

@@ -25,14 +25,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import safetensors
 import safetensors.numpy
 from numpy.typing import NDArray
 from tensorboardX import SummaryWriter
 
 from fedpns_ray.config import Experiment
 from fedpns_ray.errors import InputError
+from fedpns_ray.hardware import Hardware
 from fedpns_ray.rounds import Progress, Record
 from fedpns_ray.strategies.parts import Strategy, Vector
+from fedpns_ray.yaml_file import read_yaml
+
+Summary = dict[str, Any]
 
 TARGETS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95)
 LOCK_PATIENCE = 20.0
@@ -57,7 +62,7 @@ class RunFolder:
     def experiment(self) -> Experiment | None:
         config = self.path / "config.yaml"
         try:
-            return Experiment.from_yaml(config) if config.exists() else None
+            return Experiment.recorded(read_yaml(config)) if config.exists() else None
         except InputError as error:
             raise InputError(f"out: {config} is not an experiment's ({error})") from None
 
@@ -73,9 +78,9 @@ class RunFolder:
             if self.path == parent and any(self.path.iterdir()):
                 raise InputError(f"out: {self.path} is not empty and holds no experiment; name a new folder")
             return
-        done = len(self.records())
-        if there.but(rounds=experiment.rounds) != experiment or experiment.rounds < done:
-            theirs, ours = there.settings(), experiment.settings()
+        done = min(len(self.records()), there.rounds)
+        theirs, ours = there.settings(), experiment.settings()
+        if theirs | {"rounds": experiment.rounds} != ours or experiment.rounds < done:
             key = next(key for key in (*ours, *theirs) if ours.get(key) != theirs.get(key))
             raise InputError(
                 f"out: {self.path} holds a different experiment ({key} is {theirs.get(key)!r} there, "
@@ -84,24 +89,32 @@ class RunFolder:
 
     def records(self) -> list[Record]:
         """Every whole line of rounds.jsonl, up to the first that a crash tore or damaged."""
-        path = self.path / "rounds.jsonl"
-        whole: list[Record] = []
-        for line in path.read_bytes().splitlines(keepends=True) if path.exists() else ():
-            try:
-                record = json.loads(line) if line.endswith(b"\n") else None
-            except ValueError:
-                record = None
-            if not record or record.get("round") != len(whole) + 1:
-                break
-            whole.append(record)
-        return whole
+        return whole_records(self._content("rounds.jsonl") or b"")
 
-    def summary(self) -> dict[str, Any] | None:
-        path = self.path / "summary.json"
-        return json.loads(path.read_text()) if path.exists() else None
+    def summary(self) -> Summary | None:
+        """None if the run is not over; an InputError if the file is damaged."""
+        content = self._content("summary.json")
+        if content is None:
+            return None
+        found = parse_summary(content)
+        if found is None:
+            raise InputError(f"{self.path / 'summary.json'}: is damaged; no summary can be read from it")
+        return found
 
     def weights(self) -> Vector:
         return safetensors.numpy.load_file(self.path / "weights.safetensors")["weights"]
+
+    def damage(self, with_weights: bool = True) -> str | None:
+        """What of a run that is over is not as its summary says; None if nothing is, or the run is not over."""
+        summary = self.summary()
+        if summary is None:
+            return None
+        weights = self._content("weights.safetensors") if with_weights else None
+        return damage(summary, self._content("rounds.jsonl"), weights, with_weights)
+
+    def _content(self, name: str) -> bytes | None:
+        path = self.path / name
+        return path.read_bytes() if path.exists() else None
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -118,22 +131,29 @@ class RunFolder:
         except OSError as error:
             raise InputError(f"out: {self.path} cannot be written to ({error.strerror})") from None
         state, records = self._read_checkpoint(), self.records()
-        if state and len(records) >= int(state["round"]):
+        if state and len(records) >= int(state["round"]) and not self._records_damaged():
             progress.weights, progress.round = state["weights"], int(state["round"])
             strategy.load_state_dict({key: value for key, value in state.items() if "." in key})
-        if progress.round < experiment.rounds:
-            (self.path / "summary.json").unlink(missing_ok=True)
+        (self.path / "summary.json").unlink(missing_ok=True)  # written again at the end
         standing = records[: progress.round]
         _write(self.path / "rounds.jsonl", b"".join(to_json(record) for record in standing))
         self._lines = (self.path / "rounds.jsonl").open("ab")
         self._events = SummaryWriter(str(self.path), purge_step=progress.round + 1, write_to_disk=True)
 
+    def _records_damaged(self) -> bool:
+        """Of a run that was over: its checkpoint stands for records that are not there any more."""
+        try:
+            return self.damage(with_weights=False) is not None
+        except InputError:  # half a summary says nothing; what the checkpoint stands for is counted
+            return False
+
     def _read_checkpoint(self) -> dict[str, NDArray[Any]]:
         try:
             with np.load(self.path / "checkpoint.npz") as state:
-                return {key: state[key] for key in state.files}
+                found = {key: state[key] for key in state.files}
         except (OSError, EOFError, ValueError, zipfile.BadZipFile):
             return {}
+        return found if {"weights", "round"} <= set(found) else {}
 
     def break_lock(self) -> None:
         """Take the folder from a writer that is lost. Should it come back, it finds that it may not write any more."""
@@ -180,7 +200,7 @@ class RunFolder:
             os.fsync(file.fileno())
         partial.replace(self.path / "checkpoint.npz")
 
-    def finish(self, weights: Vector, summary: dict[str, Any]) -> None:
+    def finish(self, weights: Vector, summary: Summary) -> None:
         self._refuse_if_taken()
         partial = self.path / "weights.partial.safetensors"
         safetensors.numpy.save_file({"weights": weights}, partial)
@@ -194,16 +214,23 @@ class RunFolder:
 
 
 def summarise(
-    experiment: Experiment, records: Sequence[Record], weights: Vector, population: dict[str, Any]
-) -> dict[str, Any]:
-    """What came out of a run, from its records alone."""
+    experiment: Experiment,
+    records: Sequence[Record],
+    weights: Vector,
+    population: dict[str, Any],
+    hardware: Hardware,
+) -> Summary:
+    """What came out of a run, from its records alone. A run that diverged has no final accuracy."""
     tested = [record for record in records if record["test_accuracy"] is not None]
     accuracy = [record["test_accuracy"] for record in tested] or [None]
+    diverged = bool(records) and "diverged" in records[-1]
+    final = tested[-LAST:] if not diverged else []
     summary = {
         "strategy": experiment.label,
         "seed": experiment.seed,
         "rounds": len(records),
-        "final_accuracy": float(np.mean(accuracy[-LAST:])) if tested else None,
+        "diverged": {"round": records[-1]["round"], "reason": records[-1]["diverged"]} if diverged else None,
+        "final_accuracy": float(np.mean([record["test_accuracy"] for record in final])) if final else None,
         "last_accuracy": accuracy[-1],
         "last_loss": tested[-1]["test_loss"] if tested else None,
         "best_accuracy": max(accuracy),
@@ -211,16 +238,79 @@ def summarise(
         "nodes": {
             fate: _counts(records, fate, experiment.nodes) for fate in ("drawn", "labelled", "excluded", "aggregated")
         },
+        "non_finite_updates": sum(len(record.get("non_finite_updates", ())) for record in records),
         **totals(records),
         "weights_sha256": sha256(weights),
+        "records_sha256": hashlib.sha256(b"".join(map(to_json, records))).hexdigest(),
         "population": population,
         "seconds": sum(record["seconds"] for record in records),
+        **hardware,
         "versions": {
             "python": platform.python_version(),
             **{name: version(name) for name in ("fedpns-ray", "ray", "torch", "torchvision", "numpy")},
         },
     }
     return plain(summary)
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def whole_records(content: bytes) -> list[Record]:
+    """The records of rounds.jsonl, up to the first line that is torn, damaged or out of order."""
+    whole: list[Record] = []
+    for line in content.splitlines(keepends=True):
+        try:
+            record = json.loads(line) if line.endswith(b"\n") else None
+        except ValueError:
+            record = None
+        if not isinstance(record, dict) or record.get("round") != len(whole) + 1:
+            break
+        whole.append(record)
+    return whole
+
+
+def parse_summary(content: bytes | None) -> Summary | None:
+    """A summary from its file's content; None if there is none, or only half of one."""
+    try:
+        found = json.loads(content or b"")
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and isinstance(found.get("rounds"), int) else None
+
+
+def is_over(summary: Summary | None, rounds: int) -> bool:
+    """Whether a run with this summary has come to its end: all its rounds, or divergence."""
+    return summary is not None and (summary["rounds"] == rounds or diverged_in(summary) is not None)
+
+
+def diverged_in(summary: Summary) -> int | None:
+    """The round in which a run diverged; None if it did not."""
+    return int(summary["diverged"]["round"]) if summary.get("diverged") else None
+
+
+def damage(summary: Summary, lines: bytes | None, weights: bytes | None, with_weights: bool = True) -> str | None:
+    """What of a finished run's files is not as its summary says, in words; None if all is.
+
+    Runs recorded before summaries held the digest of rounds.jsonl are checked by the number of its records.
+    """
+    expected, there = summary["rounds"], len(whole_records(lines or b""))
+    if lines is None or there != expected:
+        return f"rounds.jsonl holds {there} of {expected} rounds"
+    digest = summary.get("records_sha256")
+    if digest and hashlib.sha256(lines).hexdigest() != digest:
+        return "rounds.jsonl does not have the SHA-256 that summary.json gives"
+    if not with_weights:
+        return None
+    if weights is None:
+        return "weights.safetensors is missing"
+    try:
+        found = sha256(safetensors.numpy.load(weights)["weights"])
+    except (safetensors.SafetensorError, KeyError, ValueError):
+        return "weights.safetensors cannot be read"
+    if found != summary.get("weights_sha256"):
+        return "weights.safetensors does not have the SHA-256 that summary.json gives"
+    return None
 
 
 def rounds_to(records: Sequence[Record], target: float) -> int | None:
@@ -246,8 +336,14 @@ def to_json(record: Record) -> bytes:
     return json.dumps(record, allow_nan=False).encode() + b"\n"
 
 
+def finite(record: Record) -> Record:
+    """JSON has no NaN: a number that is not finite is written as null, and the record names it."""
+    lost = [key for key, value in record.items() if isinstance(value, float) and not math.isfinite(value)]
+    return plain(record) | ({"non_finite": lost} if lost else {})
+
+
 def plain(value: Any) -> Any:
-    """JSON has no NaN: a loss that is no number is written as null."""
+    """Numbers that are not finite as null."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):

@@ -29,8 +29,14 @@ class Result:
     weights: Vector
     out: Path | None = None
 
+    @property
+    def diverged(self) -> str | None:
+        """`diverged in round 7 (no update is finite)`; None for a run that did not."""
+        found = self.summary.get("diverged")
+        return f"diverged in round {found['round']} ({found['reason']})" if found else None
+
     def module(self) -> nn.Module:
-        """The final model as a torch module."""
+        """The final model as a torch module; of a run that diverged, the last finite one."""
         import torch
 
         from fedpns_ray.data import build_population
@@ -43,7 +49,7 @@ class Result:
 
     @cached_property
     def rounds(self) -> pd.DataFrame:
-        """One row a round."""
+        """One row per round."""
         return pd.DataFrame(self.records).set_index("round", drop=False)
 
 
@@ -54,5 +60,7 @@ def load(out: Path | str) -> Result:
     if experiment is None:
         raise InputError(f"{folder.path}: holds no experiment (no config.yaml)")
     if summary is None:
-        raise InputError(f"{folder.path}: is not finished; the command that began it goes on")
+        raise InputError(f"{folder.path}: is not finished; the command that started it resumes it")
+    if damage := folder.damage():
+        raise InputError(f"{folder.path}: is damaged ({damage}); `fedpns run` with the same settings repairs it")
     return Result(experiment, folder.records(), summary, folder.weights(), folder.path)

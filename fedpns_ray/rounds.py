@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import index
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,9 +16,11 @@ from numpy.typing import NDArray
 from fedpns_ray.config import Experiment
 from fedpns_ray.data import Population
 from fedpns_ray.diagnostics import divergence, measure
+from fedpns_ray.hardware import Hardware
 from fedpns_ray.ledger import Ledger
-from fedpns_ray.strategies.parts import Nodes, Outcome, Strategy, Updates, Vector
+from fedpns_ray.strategies.parts import Nodes, Outcome, Selection, Strategy, Updates, Vector
 from fedpns_ray.streams import stream
+from fedpns_ray.user_code import refused
 
 Record = dict[str, Any]
 
@@ -33,6 +37,8 @@ class Executor(Protocol):
     """The only thing that knows where nodes live."""
 
     test_size: int
+    hardware: Hardware
+    """What nodes train on."""
     spent: dict[str, float]
     """Seconds of the last call of `train`: train, evaluate (by the busiest worker) and transfer (the rest)."""
 
@@ -81,6 +87,10 @@ def rounds(
 
     A round's model is tested while the next round is trained: both need the same weights. So a record comes out when
     the next training is in, and at that moment `progress` and the strategy stand at exactly the yielded round.
+
+    An update that is not finite counts as one that did not return. A round without any finite update, or whose model or
+    test is not finite, is divergence: its record says so under `diverged` and is the last one, and `progress` keeps the
+    last finite model.
     """
     e, selection = experiment, strategy.selection
     untested: Untested | None = None
@@ -88,25 +98,33 @@ def rounds(
         weights, clock = progress.weights, Clock()
         ledger = Ledger(e, nodes, t, weights.nbytes, partial(executor.local_losses, weights))
 
-        drawn = sorted(selection.draw(stream(e.seed, "draw", t), ledger))
+        drawn = possible_draw(selection, selection.draw(stream(e.seed, "draw", t), ledger), nodes.count)
         returning = [node for node in drawn if not _drops_out(e, t, node)]
         draw = clock.lap()
-        updates = ledger.timed(executor.train(weights, t, returning))
+        returned = ledger.timed(executor.train(weights, t, returning))
         if untested:
             yield untested.tested()
+            if "diverged" in untested.record:
+                return
         clock.lap()
 
+        updates, broken = finite_updates(returned)
         sent = selection.sift(stream(e.seed, "sift", t), updates)
         outcome = Outcome(weights)
         if len(sent):
             outcome = strategy.aggregation.combine(weights, sent, _check_loss(e, executor, t))
-        outcome = replace(outcome, step=outcome.weights - weights)
-        selection.learn(updates, outcome)
-        progress.weights, progress.round = outcome.weights, t
+            if outcome.weights.shape != weights.shape:
+                problem = f"the model has the shape {outcome.weights.shape}; it must be {weights.shape}"
+                raise refused(strategy.aggregation.combine, problem)
+        reason = _divergence(returned, updates, weights, outcome)
+        if not reason:
+            outcome = replace(outcome, step=outcome.weights - weights)
+            selection.learn(updates, outcome)
+            progress.weights, progress.round = outcome.weights, t
 
         measured = measure(updates, nodes)
         phases = {"draw": draw, **executor.spent, "aggregate": clock.lap()}
-        if e.centralised:
+        if e.centralised and not reason:
             measured["weight_divergence"] = divergence(outcome.weights, executor.centralised(weights, t))
             phases["centralised"] = clock.lap()
         record: Record = {
@@ -116,21 +134,58 @@ def rounds(
             "train_loss": float(updates.losses.mean()) if len(updates) else None,
             "lr": updates.lr,
             "drawn": drawn,
-            **({"returned": returning} if e.drop_probability else {}),
+            **({"returned": list(updates.node_ids)} if e.drop_probability or broken else {}),
             "labelled": list(outcome.labelled),
-            "excluded": list(outcome.excluded),
+            "excluded": sorted([*outcome.excluded, *broken]) if broken else list(outcome.excluded),
             "aggregated": list(outcome.aggregated),
+            **({"non_finite_updates": broken} if broken else {}),
             **outcome.notes,
             **selection.notes(),
             **measured,
-            **ledger.entries(selection, drawn, updates, sent),
+            **ledger.entries(selection, drawn, returned, [*sent.node_ids, *([] if selection.reports else broken)]),
             "seconds": sum(phases.values()),
             "seconds_by_phase": phases,
         }
+        if reason:
+            yield record | {"diverged": reason}
+            return
         due = t % e.evaluate_every == 0 or t == e.rounds
         untested = Untested(record, executor.evaluate(outcome.weights) if due else None)
     if untested:
         yield untested.tested()
+
+
+def possible_draw(selection: Selection, drawn: Any, count: int) -> list[int]:
+    """The drawn nodes in the order of their ids; refused if they are not distinct nodes of this population."""
+    try:
+        nodes = sorted(index(node) for node in drawn)
+    except TypeError:
+        raise refused(selection.draw, f"the draw gave {drawn!r:.100}; it must give node ids") from None
+    wrong = [node for node, after in zip(nodes, [*nodes[1:], count], strict=True) if not 0 <= node < min(after, count)]
+    if wrong:
+        problem = "twice" if 0 <= wrong[0] < count else "which does not exist"
+        raise refused(
+            selection.draw,
+            f"the draw gave node {wrong[0]}, {problem}; it must give distinct nodes between 0 and {count - 1}",
+        )
+    return nodes
+
+
+def finite_updates(returned: Updates) -> tuple[Updates, list[int]]:
+    """The updates whose every number is finite, and the nodes of the others."""
+    fine = np.isfinite(returned.deltas).all(axis=1) & np.isfinite(returned.losses)
+    if fine.all():
+        return returned, []
+    return returned.subset(np.flatnonzero(fine).tolist()), [returned.node_ids[k] for k in np.flatnonzero(~fine)]
+
+
+def _divergence(returned: Updates, updates: Updates, weights: Vector, outcome: Outcome) -> str:
+    """Why a round has diverged; empty if it has not."""
+    if len(returned) and not len(updates):
+        return "no update is finite"
+    if outcome.weights is not weights and not np.isfinite(outcome.weights).all():
+        return "the aggregated model is not finite"
+    return ""
 
 
 class Clock:
@@ -154,7 +209,10 @@ class Untested:
     def tested(self) -> Record:
         if self.metrics:
             measured = self.metrics()
-            self.record |= {"test_accuracy": measured.accuracy, "test_loss": measured.loss}
+            if math.isfinite(measured.loss):
+                self.record |= {"test_accuracy": measured.accuracy, "test_loss": measured.loss}
+            else:
+                self.record["diverged"] = "the test loss is not finite"
         return self.record
 
 

@@ -20,6 +20,7 @@ from fedpns_ray.study.study_file import Study, Trial
 
 SHOWN = 12
 """Running trials that are shown."""
+OVER = ("done", "diverged", "failed")
 PATIENCE = 30.0
 """Seconds without a running trial after which the wait is explained."""
 
@@ -82,11 +83,14 @@ class StudyView:
         if best > self._best[0]:
             self._best = best, name
         self._time(name, experiment, state)
-        if not self._shown and state in ("done", "failed") and before != state:
-            done = list(self._states.values()).count("done")
+        if not self._shown and state in OVER and before != state:
+            done = sum(state in ("done", "diverged") for state in self._states.values())
             self._print(
                 f"[{done}/{self._expected}] {self.label(name)}: {state}, best accuracy {best:.2%}{self._time_left()}"
             )
+
+    def note(self, message: str) -> None:
+        self._print(message)
 
     def tick(self) -> None:
         """Explain a long wait, once."""
@@ -137,7 +141,8 @@ class StudyView:
     def _render(self) -> Group:
         states = list(self._states.values())
         running = [name for name, state in list(self._states.items()) if state == "running"]
-        counts = ", ".join(f"{states.count(state)} {state}" for state in ("done", "running", "failed", "waiting"))
+        counts = ", ".join(f"{states.count(state)} {state}" for state in ("done", "running", "waiting"))
+        counts += "".join(f", {states.count(state)} {state}" for state in ("diverged", "failed") if state in states)
         lines = [Text(f"{counts}; {clock(time.monotonic() - self._began)} gone{self._time_left()}")]
         if self._best[1] in self._experiments:
             lines.append(Text(f"best so far {self._best[0]:.2%}: {self.label(self._best[1])}"))

@@ -48,6 +48,11 @@ class Worker:
         elif experiment.vectorize == "on":
             self._gradients = self.model.pure_gradients()
 
+    @property
+    def device(self) -> str:
+        """cpu or cuda."""
+        return self._device.type
+
     # --- training -----------------------------------------------------------------------------------------------
 
     def train(self, weights: Vector, round: int, node_ids: Sequence[int]) -> Updates:

@@ -24,7 +24,7 @@ SHOWN = 30
 
 def ended(gathered: Gathered) -> bool:
     """Every run that is expected is there and finished."""
-    return len(gathered.runs) >= gathered.expected and all(run.finished for run in gathered.runs)
+    return len(gathered.runs) >= gathered.expected and all(run.over for run in gathered.runs)
 
 
 def view(gathered: Gathered) -> RenderableType:
@@ -49,6 +49,8 @@ def spark(values: Sequence[float | None], width: int, low: float | None = None, 
 
 
 def _state(run: Run) -> str:
+    if run.diverged:
+        return f"diverged in round {len(run.records)}"
     return "finished" if run.finished else f"round {len(run.records)} of {run.experiment.rounds}"
 
 
@@ -93,10 +95,11 @@ def _bars(counts: Sequence[int], drawn: Counter[int]) -> str:
 
 def _many(gathered: Gathered) -> Group:
     """A row a run, those that are under way first."""
-    runs = sorted(gathered.runs, key=lambda run: (run.finished, -len(run.records)))
-    done = sum(run.finished for run in runs)
+    runs = sorted(gathered.runs, key=lambda run: (run.over, -len(run.records)))
+    done, diverged = sum(run.finished for run in runs), sum(run.diverged for run in runs)
     waiting = max(0, gathered.expected - len(runs))
-    counts = f"{done} finished, {len(runs) - done} begun, {waiting} to come"
+    counts = f"{done} finished, {len(runs) - done - diverged} begun, {waiting} to come"
+    counts += f", {diverged} diverged" if diverged else ""
     grid = Table(box=None, pad_edge=False)
     for column in ("run", "round", "of", "accuracy", "loss", "", "i.i.d."):
         grid.add_column(column, justify="left" if column in ("run", "") else "right", no_wrap=True)

@@ -9,8 +9,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "fedpns_ray"
 LAYERS = (
-    ("errors", "streams", "statistics", "leaving"),
-    ("yaml_file", "devices"),
+    ("errors", "streams", "statistics", "leaving", "hardware"),
+    ("yaml_file", "devices", "user_code"),
     ("strategies",),
     ("config",),
     ("data", "published"),

@@ -331,10 +331,9 @@ def test_killed_at_any_moment_and_resumed_to_the_same_bits(tmp_path):
     assert json.loads(done.stdout)["weights_sha256"] == run(e).summary["weights_sha256"]
 
 
-def test_a_loss_that_is_no_number_is_null(tmp_path):
-    e = Experiment(strategy="fedavg", lr=1e38, **SMALL | {"rounds": 3})
-    result = run(e, tmp_path / "r")
-    assert load(tmp_path / "r").summary == result.summary
-    records = [json.loads(line) for line in (tmp_path / "r" / "rounds.jsonl").read_text().splitlines()]
-    assert records[-1]["test_loss"] is None and "NaN" not in (tmp_path / "r" / "summary.json").read_text()
-    assert result.summary["final_accuracy"] >= 0
+def test_a_number_that_is_not_finite_is_null_and_named(tmp_path):
+    """Here the centralised sequence runs away; the run itself does not."""
+    e = Experiment(strategy="fedavg", centralised=True, lr=1e37, **SMALL | {"rounds": 2})
+    for record in run(e, tmp_path / "r").records:
+        assert record["weight_divergence"] is None and record["non_finite"] == ["weight_divergence"]
+    assert "NaN" not in (tmp_path / "r" / "summary.json").read_text() + (tmp_path / "r" / "rounds.jsonl").read_text()

@@ -23,23 +23,30 @@ def table(results: Sequence[Result]) -> pd.DataFrame:
     groups: dict[str, list[Result]] = {}
     for result in results:
         groups.setdefault(result.experiment.label, []).append(result)
-    target = _highest_target_of_all(results)
+    target = _highest_target_of_all([result for result in results if not result.diverged])
     return pd.DataFrame([_row(label, group, target) for label, group in groups.items()])
 
 
-def _row(label: str, group: list[Result], target: str | None) -> dict[str, Any]:
+def _row(label: str, every: list[Result], target: str | None) -> dict[str, Any]:
+    """Means over the seeds that came to their end; how many diverged is said beside them."""
+    group = [result for result in every if not result.diverged]
+
     def mean(key: str) -> float:
-        return float(np.mean([np.nan if r.summary.get(key) is None else r.summary[key] for r in group]))
+        values = [np.nan if r.summary.get(key) is None else r.summary[key] for r in group]
+        return float(np.mean(values)) if values else float("nan")
 
     return {
         "strategy": label,
         "seeds": len(group),
+        "diverged": len(every) - len(group),
         "final_accuracy": mean("final_accuracy"),
         "interval": interval([result.summary["final_accuracy"] for result in group]),
         "best_accuracy": mean("best_accuracy"),
         "last_loss": mean("last_loss"),
         "target": target,
-        "rounds_to_target": float(np.mean([r.summary["rounds_to"][target] for r in group])) if target else None,
+        "rounds_to_target": float(np.mean([r.summary["rounds_to"][target] for r in group]))
+        if target and group
+        else None,
         "seconds": mean("seconds"),
         **{key: mean(key) for key in LEDGER},
     }
@@ -47,6 +54,8 @@ def _row(label: str, group: list[Result], target: str | None) -> dict[str, Any]:
 
 def _highest_target_of_all(results: Sequence[Result]) -> str | None:
     """The highest target accuracy that every run reached, so that all rows speak of the same one."""
+    if not results:
+        return None
     reached = [key for key in results[0].summary["rounds_to"] if all(r.summary["rounds_to"][key] for r in results)]
     return reached[-1] if reached else None
 
@@ -61,6 +70,7 @@ def plot(results: Sequence[Result], path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
+    results = [result for result in results if not result.diverged] or results  # half a curve would cut the means
     labels = list(dict.fromkeys(result.experiment.label for result in results))
     figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
     for axis, key, name in ((axes[0], "test_accuracy", "test accuracy (%)"), (axes[1], "test_loss", "test loss")):

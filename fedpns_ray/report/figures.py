@@ -137,7 +137,9 @@ def _draw_triples(axis: Any, gathered: Gathered, strategy: str, with_paper: bool
     """Times that every node was drawn, labelled and excluded: the mean over seeds, of a strategy's first setting."""
     runs = [run for run in gathered.runs if run.finished and run.experiment.strategy == strategy]
     first = runs[0].experiment
-    runs = [run for run in runs if run.experiment.but(seed=first.seed) == first]  # one setting, all its seeds
+    runs = [
+        run for run in runs if run.experiment.but(seed=first.seed).settings() == first.settings()
+    ]  # one setting, all its seeds
     nodes = np.arange(runs[0].experiment.nodes)
     paper = triples() if with_paper else None
     for fate, colour in zip(FATES, FATE_COLOURS, strict=True):

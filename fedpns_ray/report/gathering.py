@@ -16,7 +16,7 @@ import numpy as np
 from fedpns_ray.config import Experiment, folder_name
 from fedpns_ray.data import count_iid
 from fedpns_ray.errors import InputError
-from fedpns_ray.recording import RunFolder
+from fedpns_ray.recording import RunFolder, diverged_in, is_over
 from fedpns_ray.rounds import Record
 from fedpns_ray.strategies import KINDS
 from fedpns_ray.study.results import Results, tabulate
@@ -38,8 +38,21 @@ class Run:
     summary: dict[str, Any] | None
 
     @property
+    def over(self) -> bool:
+        """It will not go on: all its rounds are done, or it diverged."""
+        return is_over(self.summary, self.experiment.rounds)
+
+    @property
+    def diverged(self) -> bool:
+        return self.summary is not None and diverged_in(self.summary) is not None
+
+    @property
     def finished(self) -> bool:
-        return self.summary is not None and self.summary["rounds"] == self.experiment.rounds
+        return self.over and not self.diverged
+
+    @property
+    def status(self) -> str:
+        return "finished" if self.finished else "diverged" if self.over else "unfinished"
 
     @property
     def iid_nodes(self) -> int:
@@ -124,12 +137,26 @@ def gather(places: Sequence[str | Path]) -> Gathered:
     own = sources[0].study if len(sources) == 1 else None
     study = _study(own, ", ".join(source.name for source in sources), found)
     runs = [found[trial.name] for trial in study.trials]
-    unfinished = sum(not run.finished for run in runs)
+    notes += _not_counted(runs)
+    return Gathered(study, runs, sources, notes + _missing(own, found), _expected(own, found))
+
+
+def _not_counted(runs: Sequence[Run]) -> list[str]:
+    """What tables and statistics leave out."""
+    notes = []
+    unfinished, diverged = sum(not run.over for run in runs), sum(run.diverged for run in runs)
     if unfinished:
+        verb = "are" if unfinished > 1 else "is"
+        shown = "shown as far as they go, and no part of tables and statistics"
+        notes.append(f"{unfinished} of {len(runs)} runs {verb} not finished: {shown}.")
+    if diverged:
         notes.append(
-            f"{unfinished} of {len(runs)} runs {'are' if unfinished > 1 else 'is'} not finished: shown as far as they go, and no part of tables and statistics."
+            f"{diverged} of {len(runs)} runs diverged: they are counted in the table, and no part of its means."
         )
-    return Gathered(study, runs, sources, notes + _missing(own, found), _expected(own, runs))
+    lost = sum(int((run.summary or {}).get("non_finite_updates") or 0) for run in runs)
+    if lost:
+        notes.append(f"{lost} updates were not finite and were left out of their rounds.")
+    return notes
 
 
 def _from(path: Path, notes: list[str]) -> tuple[Source, list[Run]]:
@@ -168,8 +195,8 @@ def _from_bucket(storage: Storage, notes: list[str]) -> tuple[Source, list[Run]]
 def _study_source(path: Path) -> Source:
     name = path.resolve().name
     try:
-        study: Study | None = read_study(path / "study.yaml")
-    except InputError:  # say, a part of the user's own that is not importable here: the runs tell enough
+        study: Study | None = read_study(path / "study.yaml", importing=False)
+    except InputError:  # the runs tell enough
         study = None
     if study:
         study = replace(study, name=name, title=name if study.title == "study" else study.title)
@@ -200,16 +227,15 @@ def _read_one(folder: Path) -> Run:
     files = RunFolder(folder)
     experiment = files.experiment
     assert experiment is not None
-    try:
-        summary = files.summary()
-    except ValueError:
-        raise InputError(f"{folder / 'summary.json'} cannot be read") from None
+    summary = files.summary()
+    if damage := files.damage(with_weights=False):  # weights are not shown, and not copied here from a bucket
+        raise InputError(f"{folder} is damaged: {damage}")
     return Run(folder, experiment, files.records(), summary)
 
 
 def _study(own: Study | None, name: str, found: dict[str, Run]) -> Study:
     """The study's own file where there is one alone; else what tells the runs apart. Its trials are the runs."""
-    known = {trial.name: trial for trial in own.trials} if own else {}
+    known = _matched(own, found)
     order = [name for name in known if name in found] + [name for name in found if name not in known]
     trials = [known.get(name) or Trial(found[name].experiment, found[name].experiment.settings()) for name in order]
     trials = [replace(trial, experiment=found[name].experiment) for name, trial in zip(order, trials, strict=True)]
@@ -218,6 +244,22 @@ def _study(own: Study | None, name: str, found: dict[str, Run]) -> Study:
         axes = [key for key in own.axes if key in differing]
         return replace(own, trials=trials, axes=axes + [key for key in differing if key not in axes])
     return Study(name, name, trials, differing, {"strategy": "fedavg"}, TARGETS, Plot(), None, 1.0, None, None)
+
+
+def _matched(own: Study | None, found: dict[str, Run]) -> dict[str, Trial]:
+    """A study's trials by the names of their runs; those without one keep their own names.
+
+    A part of the user's own is not imported, so a trial with one does not know its parameters, nor its name: its run is
+    the one that it agrees with.
+    """
+    matched: dict[str, Trial] = {}
+    for trial in own.trials if own else ():
+        name = trial.name
+        if name not in found and not trial.experiment.imported:
+            agreeing = (run for run, it in found.items() if trial.experiment.agrees_with(it.experiment))
+            name = next(agreeing, name)
+        matched[name] = trial
+    return matched
 
 
 def _axes(experiments: Sequence[Experiment]) -> list[str]:
@@ -235,13 +277,14 @@ def _axes(experiments: Sequence[Experiment]) -> list[str]:
 def _missing(own: Study | None, found: dict[str, Run]) -> list[str]:
     if own is None or own.search:
         return []
-    absent = [trial for trial in own.trials if trial.name not in found]
+    trials = _matched(own, found)
+    absent = [name for name in trials if name not in found]
     if not absent:
         return []
     return [
-        f"{len(absent)} of the study's {len(own.trials)} trials are not there yet; the same `fedpns study` command runs them."
+        f"{len(absent)} of the study's {len(trials)} trials are not there yet; the same `fedpns study` command runs them."
     ]
 
 
-def _expected(own: Study | None, runs: Sequence[Run]) -> int:
-    return max(len(own.trials), len(runs)) if own and not own.search else len(runs)
+def _expected(own: Study | None, found: dict[str, Run]) -> int:
+    return len({*_matched(own, found), *found}) if own and not own.search else len(found)

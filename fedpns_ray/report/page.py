@@ -163,7 +163,7 @@ def _setting(
 ) -> dict[str, Any]:
     begun = [run for run in group if run.records]
     finished = [run for run in begun if run.finished]
-    taken = finished or begun
+    taken = finished or [run for run in begun if not run.diverged] or begun
     experiment = group[0].experiment
     settings = _settings(experiment, axes)
     found = means([measured[id(run)] for run in taken]) if taken else {}
@@ -214,7 +214,7 @@ def _run(run: Run, setting: int, series: Series, axes: list[str]) -> dict[str, A
         "name": run.path.name,
         "setting": setting,
         "seed": run.experiment.seed,
-        "status": "finished" if run.finished else "unfinished",
+        "status": run.status,
         "rounds": len(run.records),
         "of": run.experiment.rounds,
         "final_accuracy": round(float(tested[-5:].mean()), 3) if len(tested) else None,

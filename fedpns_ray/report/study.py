@@ -132,10 +132,10 @@ def _draw(
 ) -> bool:
     """Every line of a panel; says whether there was one of the paper's."""
     compared = False
-    for setting, group in rows.groupby("setting", sort=False):
+    for _, group in rows.groupby("setting", sort=False):
         first = group.iloc[0].to_dict()
         style, colour = colours[label_of(first, lines)]
-        mine = curves[curves["setting"] == setting]
+        mine = curves[curves["trial"].isin(group["trial"])]
         last = draw_mean(axis, mine, quantity, colour, style, over, band=len(colours) <= BANDS)
         if last and over == "round":
             compared |= draw_published(axis, experiment_of(first), quantity, colour, last)
@@ -195,4 +195,5 @@ def _spent(curves: pd.DataFrame, key: str) -> Any:
 def experiment_of(row: dict[Any, Any]) -> Experiment:
     """The experiment of a row of study.csv."""
     known = (*Experiment.model_fields, *known_parameters())
-    return Experiment(**drop_idle({k: v for k, v in row.items() if k in known and v is not None and v == v}))
+    settings = {k: v for k, v in row.items() if k in known and v is not None and v == v}
+    return Experiment.recorded(drop_idle(settings, importing=False))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import ray
-from ray.exceptions import ActorUnavailableError, ObjectLostError, RayActorError
+from ray.exceptions import ActorUnavailableError, ObjectLostError, RayActorError, RayTaskError
 
 from fedpns_ray.errors import LostError
 
@@ -20,6 +20,14 @@ Share = TypeVar("Share")
 
 PATIENCE = 120.0
 """Seconds to wait for an actor to come back when none is left."""
+
+
+def answers(calls: Any) -> Any:
+    """`ray.get`, but an error raised in an actor comes out as itself."""
+    try:
+        return ray.get(calls)
+    except RayTaskError as error:
+        raise error.cause if isinstance(error.cause, Exception) else error from None
 
 
 class ActorGroup:
@@ -41,7 +49,7 @@ class ActorGroup:
 
     def _welcome(self, position: int) -> None:
         try:
-            ray.get(self._away[position])
+            answers(self._away[position])
             del self._away[position]
             self._say(f"node actor {position} is back")
         except ActorUnavailableError:
@@ -77,7 +85,7 @@ class ActorGroup:
             (done, *_), _ = ray.wait(list(waiting), num_returns=1)
             position, share = waiting.pop(done)
             try:
-                results.append(ray.get(done))
+                results.append(answers(done))
             except (RayActorError, ObjectLostError):  # the actor, or the machine that held its answer
                 if position not in self._away:
                     self._lose(position)

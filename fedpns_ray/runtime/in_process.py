@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fedpns_ray.config import Experiment
 from fedpns_ray.data import Population
+from fedpns_ray.hardware import Hardware, hardware
 from fedpns_ray.rounds import Clock, Metrics
 from fedpns_ray.runtime.server import Serving, serve
 from fedpns_ray.strategies.parts import Updates, Vector
@@ -21,15 +22,15 @@ def serve_in_process(
 ) -> Serving:
     """An experiment with all its nodes in this process, on one device."""
     worker = Worker(experiment, population, device)
-    executor = InProcessExecutor(worker)
+    executor = InProcessExecutor(worker, hardware(device))
     return serve(experiment, population, executor, worker.initial_weights, out, checkpoint_every)
 
 
 class InProcessExecutor:
     """One worker, asked directly."""
 
-    def __init__(self, worker: Worker) -> None:
-        self._worker, self.test_size = worker, worker.test_size
+    def __init__(self, worker: Worker, hardware: Hardware) -> None:
+        self._worker, self.test_size, self.hardware = worker, worker.test_size, hardware
         self._test: PendingTest | None = None
         self.spent: dict[str, float] = {}
 

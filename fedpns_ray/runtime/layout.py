@@ -30,6 +30,8 @@ class Layout:
     """Nodes with a home: actor k hosts nodes k n .. (k + 1) n - 1. 1 is the paper's picture: one node, one actor."""
     gpus_per_actor: float | None = None
     cpus_per_actor: float | None = None
+    cpu_fallback: bool = False
+    """Train on the CPU where an actor is given a GPU but torch there sees none; otherwise that is refused."""
 
     def __post_init__(self) -> None:
         for name, least in (("actors", 1), ("nodes_per_actor", 1), ("gpus_per_actor", 0), ("cpus_per_actor", 0)):
@@ -61,6 +63,7 @@ class Plan:
     cpus_per_actor: float
     gpus_per_actor: float
     nodes_per_actor: int | None = None
+    cpu_fallback: bool = False
 
     @property
     def actors(self) -> int:
@@ -92,11 +95,12 @@ def plan(layout: Layout, machines: Sequence[Machine], nodes: int, drawn: int) ->
     if actors > sum(slots):
         raise InputError(_refusal(layout, machines, actors, cpus_per_actor, gpus_per_actor, sum(slots), nodes))
     if not gpus_per_actor:
-        return Plan(({"CPU": cpus_per_actor},) * actors, (1,) * actors, cpus_per_actor, 0.0, layout.nodes_per_actor)
+        alone = ({"CPU": cpus_per_actor},) * actors
+        return Plan(alone, (1,) * actors, cpus_per_actor, 0.0, layout.nodes_per_actor, layout.cpu_fallback)
     dealt = _deal(machines, slots, actors, gpus_per_actor)
     size = max(1.0, gpus_per_actor)
     bundles = tuple({"GPU": size, "CPU": _round(count * cpus_per_actor)} for count in dealt)
-    return Plan(bundles, dealt, cpus_per_actor, gpus_per_actor, layout.nodes_per_actor)
+    return Plan(bundles, dealt, cpus_per_actor, gpus_per_actor, layout.nodes_per_actor, layout.cpu_fallback)
 
 
 def _share(amounts: Sequence[float], actors: int) -> float:

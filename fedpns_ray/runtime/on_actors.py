@@ -13,7 +13,8 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from fedpns_ray.config import Experiment
 from fedpns_ray.data import Population
-from fedpns_ray.runtime.actor_group import ActorGroup
+from fedpns_ray.hardware import merged
+from fedpns_ray.runtime.actor_group import ActorGroup, answers
 from fedpns_ray.runtime.layout import Plan
 from fedpns_ray.runtime.node_actor import NodeActor
 from fedpns_ray.runtime.ray_executor import RayExecutor
@@ -34,13 +35,14 @@ def serve_on_actors(
     """`population` is a reference: it lies in the object store once a machine. The actors go when the serving ends."""
     actors = _start_actors(experiment, population, plan, placement, name)
     try:
-        places = ray.get([actor.describe.remote() for actor in actors])
+        places = answers([actor.describe.remote() for actor in actors])
         if any(place["without_cuda"] for place in places):
-            say("GPUs are assigned, but torch sees no CUDA: nodes train on the CPU")
+            say("GPUs are assigned, but torch sees no CUDA: nodes train on the CPU, as cpu_fallback allows")
         data: Population = ray.get(population)
         worker = Worker(experiment, data)
         costs = data.sizes.astype(np.float64) * experiment.epochs
-        executor = RayExecutor(ActorGroup(actors, say), worker, costs, plan.nodes_per_actor)
+        hardware = merged(place["hardware"] for place in places)
+        executor = RayExecutor(ActorGroup(actors, say), worker, hardware, costs, plan.nodes_per_actor)
         return (yield from serve(experiment, data, executor, worker.initial_weights, out, checkpoint_every))
     finally:
         for actor in actors:
@@ -59,6 +61,6 @@ def _start_actors(
             num_gpus=plan.gpus_per_actor,
             max_restarts=-1,
             scheduling_strategy=PlacementGroupSchedulingStrategy(placement, placement_group_bundle_index=bundle),
-        ).remote(experiment, population)
+        ).remote(experiment, population, plan.cpu_fallback)
         for k, bundle in enumerate(homes)
     ]

@@ -10,6 +10,7 @@ import numpy as np
 import ray
 from numpy.typing import NDArray
 
+from fedpns_ray.hardware import Hardware
 from fedpns_ray.rounds import Clock, Metrics
 from fedpns_ray.runtime.actor_group import ActorGroup
 from fedpns_ray.runtime.in_process import PendingTest
@@ -36,11 +37,16 @@ class RayExecutor:
     """Nodes live on actors; Check Loss is the server's own affair."""
 
     def __init__(
-        self, group: ActorGroup, worker: Worker, costs: NDArray[np.float64], nodes_per_actor: int | None = None
+        self,
+        group: ActorGroup,
+        worker: Worker,
+        hardware: Hardware,
+        costs: NDArray[np.float64],
+        nodes_per_actor: int | None = None,
     ) -> None:
-        """`costs`: samples that each node trains on in a round."""
+        """`hardware`: what the actors train on. `costs`: samples that each node trains on in a round."""
         self._group, self._worker, self._costs, self._nodes_per_actor = group, worker, costs, nodes_per_actor
-        self.test_size = worker.test_size
+        self.test_size, self.hardware = worker.test_size, hardware
         self._pending: tuple[Vector, PendingTest] | None = None
         self.spent: dict[str, float] = {}
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from fedpns_ray.config import Experiment
 from fedpns_ray.data import Population
-from fedpns_ray.recording import RunFolder, plain, summarise
+from fedpns_ray.recording import RunFolder, finite, summarise
 from fedpns_ray.result import Result
 from fedpns_ray.rounds import Executor, Progress, Record, known_nodes, rounds
 from fedpns_ray.strategies.parts import Vector
+from fedpns_ray.user_code import blamed_on
 
 Serving = Generator[Record, None, Result]
 
@@ -40,23 +41,24 @@ def serve(
     if folder:
         folder.open(experiment, progress, strategy)
     try:
-        for record in map(plain, rounds(experiment, nodes, strategy, executor, progress)):
-            t = record["round"]
-            due = t % checkpoint_every == 0 or t == experiment.rounds
-            if folder:
-                folder.append(record)  # not kept as well: a long run does not grow
-                if due:
-                    folder.checkpoint(progress, strategy)
-            else:
-                records.append(record)
-            try:
-                yield record
-            except GeneratorExit:
-                if folder and not due:
-                    folder.checkpoint(progress, strategy)
-                raise
+        with blamed_on(experiment.user_packages):
+            for record in map(finite, rounds(experiment, nodes, strategy, executor, progress)):
+                t = record["round"]
+                due = (t % checkpoint_every == 0 or t == experiment.rounds) and "diverged" not in record
+                if folder:
+                    folder.append(record)  # not kept as well: a long run does not grow
+                    if due:
+                        folder.checkpoint(progress, strategy)
+                else:
+                    records.append(record)
+                try:
+                    yield record
+                except GeneratorExit:
+                    if folder and not due and "diverged" not in record:
+                        folder.checkpoint(progress, strategy)
+                    raise
         records = folder.records() if folder else records
-        summary = summarise(experiment, records, progress.weights, population.summary())
+        summary = summarise(experiment, records, progress.weights, population.summary(), executor.hardware)
         if folder:
             folder.finish(progress.weights, summary)
     finally:

@@ -52,7 +52,14 @@ class ServerActor:
         restarted = ray.get_runtime_context().was_current_actor_reconstructed  # the old actors may still be there
         name = f"{self._name}, restarted in {os.getpid()}" if restarted else self._name
         serving = serve_on_actors(
-            self._experiment, reference, self._plan, self._placement, name, self._out, self._checkpoint_every, self._newsroom.say
+            self._experiment,
+            reference,
+            self._plan,
+            self._placement,
+            name,
+            self._out,
+            self._checkpoint_every,
+            self._newsroom.say,
         )
         return follow(serving, self._experiment.rounds, self._on_round, self._stop.is_set)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
-import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
@@ -14,6 +12,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fedpns_ray.data.sources import IMAGES, data_root
 from fedpns_ray.errors import InputError
+from fedpns_ray.hardware import count_gpus
 from fedpns_ray.runtime.doctor import TESTED, Finding
 from fedpns_ray.runtime.session import machines_to_come, session
 from fedpns_ray.study.storage import Storage
@@ -21,7 +20,6 @@ from fedpns_ray.study.tuning import check_seen_by_all
 
 PATIENCE = 60.0
 """Seconds for a machine to answer."""
-COUNT_GPUS = "import torch; print(torch.cuda.device_count())"
 
 
 class Look(NamedTuple):
@@ -66,10 +64,7 @@ def _look() -> Look:
             versions[package] = version(package)
         except PackageNotFoundError:
             versions[package] = "missing"
-    everything = {key: value for key, value in os.environ.items() if key != "CUDA_VISIBLE_DEVICES"}
-    counted = subprocess.run([sys.executable, "-c", COUNT_GPUS], env=everything, capture_output=True, text=True)
-    gpus = int(counted.stdout) if counted.returncode == 0 else -1
-    return Look(versions, gpus, os.environ.get("RAY_AUTH_MODE") == "token")
+    return Look(versions, count_gpus(), os.environ.get("RAY_AUTH_MODE") == "token")
 
 
 def _name(node: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ import ray
 
 from fedpns_ray.config import Experiment
 from fedpns_ray.data import build_population
+from fedpns_ray.runtime.actor_group import answers
 from fedpns_ray.runtime.in_process import serve_in_process
 from fedpns_ray.runtime.node_actor import assigned_device
 from fedpns_ray.study.packing import Packing, drawn
@@ -42,7 +43,13 @@ def estimate(trials: Sequence[Trial], packing: Packing, samples: dict[str, Any])
     resources = {"num_cpus": packing.bundles[0].get("CPU", 0), "num_gpus": packing.bundles[0].get("GPU", 0)}
     timed = ray.remote(**resources)(_seconds_a_round)
     seconds: dict[Workload, float] = {
-        kind: ray.get(timed.remote(experiment, [samples[experiment.dataset]] if experiment.dataset in samples else []))
+        kind: answers(
+            timed.remote(
+                experiment,
+                [samples[experiment.dataset]] if experiment.dataset in samples else [],
+                packing.cpu_fallback,
+            )
+        )
         for kind, experiment in kinds.items()
     }
     actors = packing.plan.actors if packing.plan else 1
@@ -50,9 +57,9 @@ def estimate(trials: Sequence[Trial], packing: Packing, samples: dict[str, Any])
     return max([sum(costs) / packing.at_once, *costs])
 
 
-def _seconds_a_round(experiment: Experiment, samples: list[Any]) -> float:
+def _seconds_a_round(experiment: Experiment, samples: list[Any], cpu_fallback: bool) -> float:
     e = experiment.but(rounds=WARM_UP + TIMED)
     with one_thread():
         population = build_population(e, ray.get(samples[0]) if samples else None)
-        records = list(serve_in_process(e, population, None, e.rounds, assigned_device()))
+        records = list(serve_in_process(e, population, None, e.rounds, assigned_device(cpu_fallback)))
     return statistics.median(record["seconds"] for record in records[WARM_UP:])

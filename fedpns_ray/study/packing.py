@@ -22,6 +22,8 @@ class Packing:
     at_once: int
     plan: Plan | None = None
     """Node actors, where a trial spreads over them."""
+    cpu_fallback: bool = False
+    """Whether a trial may train on the CPU where it was given a GPU that torch cannot use."""
 
     def describe(self) -> str:
         each = self.plan.describe() if self.plan else " and ".join(f"{v:g} {k}" for k, v in self.bundles[0].items())
@@ -33,7 +35,7 @@ def pack(study: Study, machines: Sequence[Machine]) -> Packing:
     if study.layout:
         largest = max((trial.experiment for trial in study.trials), key=lambda e: e.nodes)
         planned = plan(study.layout, machines, largest.nodes, drawn(largest))
-        return Packing(planned.bundles, _how_many(planned.bundles, machines), planned)
+        return Packing(planned.bundles, _how_many(planned.bundles, machines), planned, planned.cpu_fallback)
     gpus = sum(math.floor(machine.gpus) for machine in machines)
     share = study.gpus_per_trial
     if share is None:
@@ -43,7 +45,7 @@ def pack(study: Study, machines: Sequence[Machine]) -> Packing:
     at_once = _how_many((bundle,), machines)
     if not at_once:
         raise InputError(_refusal(bundle, machines))
-    return Packing((bundle,), at_once)
+    return Packing((bundle,), at_once, cpu_fallback=study.cpu_fallback)
 
 
 def holds(machines: Sequence[Machine], packing: Packing) -> bool:

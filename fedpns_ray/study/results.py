@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedpns_ray.config import Experiment, folder_name, setting_name
+from fedpns_ray.config import Experiment, setting_name
 from fedpns_ray.published import published
-from fedpns_ray.recording import LAST, LEDGER, rounds_to
+from fedpns_ray.recording import LAST, LEDGER, diverged_in, is_over, parse_summary, rounds_to, whole_records
 from fedpns_ray.rounds import Record
 from fedpns_ray.statistics import Paired, interval, paired
 from fedpns_ray.study.storage import Storage
@@ -45,17 +44,11 @@ class Results:
 def collect(study: Study, trials: Sequence[Trial], storage: Storage, errors: dict[str, str]) -> Results:
     """Read every trial's folder; what is not finished gets a row without results."""
     names = [trial.name for trial in trials]
-    summaries = storage.read_all(f"trials/{name}/summary.json" for name in names)
-    lines = storage.read_all(
-        f"trials/{name}/rounds.jsonl" for name, summary in zip(names, summaries, strict=True) if summary
-    )
-    recorded = iter(lines)
+    summaries = [parse_summary(content) for content in storage.read_all(f"trials/{n}/summary.json" for n in names)]
+    over = [name for name, summary in zip(names, summaries, strict=True) if summary]
+    lines = dict(zip(over, storage.read_all(f"trials/{name}/rounds.jsonl" for name in over), strict=True))
     found = [
-        (
-            trial,
-            json.loads(summary) if summary else None,
-            [json.loads(line) for line in (next(recorded) or b"").splitlines()] if summary else [],
-        )
+        (trial, summary, whole_records(lines.get(trial.name) or b""))
         for trial, summary in zip(trials, summaries, strict=True)
     ]
     return tabulate(study, found, errors)
@@ -88,15 +81,17 @@ def _row(
 ) -> dict[str, Any]:
     """The columns are the same whatever became of the trial."""
     settings = trial.experiment.settings()
-    finished = summary is not None and summary["rounds"] == trial.experiment.rounds
+    over = is_over(summary, trial.experiment.rounds)
+    diverged = diverged_in(summary) if over and summary else None
+    finished = over and diverged is None
     head = {
         "trial": trial.name,
         "setting": setting_name(trial.experiment),
-        "status": "done" if finished else "failed" if error else "unfinished",
+        "status": "done" if finished else "diverged" if diverged else "failed" if error else "unfinished",
         **{key: settings.get(key) for key in study.axes},
         "seed": trial.experiment.seed,
     }
-    known = summary if finished and summary is not None else {}
+    known = summary if over and summary is not None else {}
     records = records if finished else ()
     population, nodes = known.get("population", {}), known.get("nodes", {})
     iid = population.get("iid_nodes")
@@ -104,6 +99,8 @@ def _row(
         **head,
         **{f"final_{key.removeprefix('test_')}": _final(records, key) for key in PLOTTED},
         "best_accuracy": known.get("best_accuracy"),
+        "diverged_in_round": diverged,
+        "non_finite_updates": known.get("non_finite_updates"),
         **{f"rounds_to_{target:g}": rounds_to(records, target) for target in study.targets},
         **{
             f"{fate}_{kind}": sum(nodes[fate][part]) if nodes else None
@@ -136,26 +133,33 @@ def _final(records: Sequence[Record], key: str) -> float | None:
 
 def table(results: Results, trials: Sequence[Trial]) -> pd.DataFrame:
     """One row a setting: means over seeds with 95 % intervals, the difference to the baseline seed by seed, the paper's."""
-    done = results.trials[results.trials["status"] == "done"].set_index("trial", drop=False)
+    by_trial = results.trials.set_index("trial", drop=False)
+    over = by_trial[by_trial["status"].isin(["done", "diverged"])]
     by_setting: dict[str, list[Trial]] = {}
     for trial in trials:
-        if trial.name in done.index:
-            by_setting.setdefault(str(done.loc[trial.name, "setting"]), []).append(trial)
-    return pd.DataFrame([_setting_row(results.study, group, done) for group in by_setting.values()])
+        if trial.name in over.index:
+            by_setting.setdefault(str(over.loc[trial.name, "setting"]), []).append(trial)
+    done = over[over["status"] == "done"]
+    experiments = {trial.name: trial.experiment for trial in trials if trial.name in done.index}
+    return pd.DataFrame([_setting_row(results.study, group, done, experiments) for group in by_setting.values()])
 
 
-def _setting_row(study: Study, group: Sequence[Trial], done: pd.DataFrame) -> dict[str, Any]:
+def _setting_row(
+    study: Study, trials: Sequence[Trial], done: pd.DataFrame, experiments: dict[str, Experiment]
+) -> dict[str, Any]:
+    """Over the seeds that came to their end; how many diverged is said beside them."""
+    group = [trial for trial in trials if trial.name in done.index]
     rows = done.loc[[trial.name for trial in group]]
-    experiment = group[0].experiment
+    experiment = trials[0].experiment
     settings = experiment.settings()
     row: dict[str, Any] = {key: settings.get(key) for key in study.axes}
-    row["seeds"] = len(group)
+    row["seeds"], row["diverged"] = len(group), len(trials) - len(group)
     for quantity in dict.fromkeys(["test_accuracy", *study.plot.quantities]):
         column = f"final_{quantity.removeprefix('test_')}"
         values = rows[column].astype(float)
         row[quantity], row[f"{quantity}_interval"] = values.mean(), interval(list(values))
         row[f"{quantity}_published"] = published_final(experiment, quantity)
-    difference = _difference(study, group, done)
+    difference = _difference(study, group, done, experiments)
     row["difference"], row["difference_interval"] = difference.mean, difference.interval
     row["p"], row["better"], row["pairs"] = difference.p, difference.better, difference.pairs
     for target in study.targets:
@@ -170,12 +174,9 @@ def _setting_row(study: Study, group: Sequence[Trial], done: pd.DataFrame) -> di
     return row
 
 
-def _difference(study: Study, group: Sequence[Trial], done: pd.DataFrame) -> Paired:
+def _difference(study: Study, group: Sequence[Trial], done: pd.DataFrame, experiments: dict[str, Experiment]) -> Paired:
     """This against the baseline, seed by seed: the final accuracy."""
-    partners = [folder_name(study.baseline_of(trial)) for trial in group]
-    pairs = [
-        (t.name, other) for t, other in zip(group, partners, strict=True) if other in done.index and other != t.name
-    ]
+    pairs = [(trial.name, other) for trial in group if (other := study.partner(trial, experiments))]
     if not pairs:
         return Paired(np.nan, np.nan, np.nan, 0, 0)
     mine, theirs = (done.loc[list(names), "final_accuracy"].to_numpy(float) for names in zip(*pairs, strict=True))
@@ -211,6 +212,7 @@ def formatted(rows: pd.DataFrame, study: Study) -> tuple[list[str], list[list[st
     """Column titles and cells; the paper's value stands in brackets. Columns that say nothing are left out."""
     columns: dict[str, list[str]] = {key: [_plain(value) for value in rows[key]] for key in study.axes}
     columns["seeds"] = [str(count) for count in rows["seeds"]]
+    columns["diverged"] = [str(count) if count else "-" for count in rows["diverged"]]
     for quantity in dict.fromkeys(["test_accuracy", *study.plot.quantities]):
         percent = quantity == "test_accuracy"
         ours = [_with_interval(*pair, percent) for pair in _pairs(rows, quantity)]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import ray
 from ray import tune
@@ -15,7 +14,9 @@ from fedpns_ray.config import Experiment, folder_name
 from fedpns_ray.data import DATA_SETTINGS, build_population
 from fedpns_ray.data.sources import IMAGES, Samples, load
 from fedpns_ray.errors import InputError
+from fedpns_ray.recording import damage, is_over, parse_summary
 from fedpns_ray.runtime.session import machines, machines_to_come, session
+from fedpns_ray.study.cuda_check import check_cuda
 from fedpns_ray.study.packing import pack
 from fedpns_ray.study.search import Ledger, Suggestion, run_search
 from fedpns_ray.study.storage import COMMANDS, Storage
@@ -35,22 +36,50 @@ class Outcome:
     stopped: bool = False
 
 
-def rounds_done(trials: Sequence[Trial], storage: Storage) -> list[int]:
-    """How many rounds of each trial are finished: all of them, or 0 where the trial is not."""
-    summaries = storage.read_all(f"trials/{trial.name}/summary.json" for trial in trials)
-    return [int(json.loads(summary)["rounds"]) if summary else 0 for summary in summaries]
+class Standing(NamedTuple):
+    """How far a trial has come, by the files in its folder."""
+
+    rounds: int
+    """As its summary says; 0 if there is none."""
+    over: bool
+    """All rounds are done, or it diverged; and its files are as the summary says."""
+    damage: str = ""
+    """What is wrong with the files of a trial that was over."""
 
 
-def missing_trials(trials: Sequence[Trial], storage: Storage) -> list[Trial]:
-    """Those that are not finished."""
+def standings(trials: Sequence[Trial], storage: Storage) -> list[Standing]:
+    """Every trial by its folder. A finished trial counts only if its records and weights are those it finished with."""
+    names = [trial.name for trial in trials]
+    contents = storage.read_all(f"trials/{name}/summary.json" for name in names)
+    summaries = [parse_summary(content) for content in contents]
+    over = [is_over(s, trial.experiment.rounds) for s, trial in zip(summaries, trials, strict=True)]
+    wanted = [name for name, is_done in zip(names, over, strict=True) if is_done]
+    lines = dict(zip(wanted, storage.read_all(f"trials/{n}/rounds.jsonl" for n in wanted), strict=True))
+    weights = dict(zip(wanted, storage.read_all(f"trials/{n}/weights.safetensors" for n in wanted), strict=True))
+    found = []
+    for name, content, summary, done in zip(names, contents, summaries, over, strict=True):
+        if summary is None:
+            found.append(Standing(0, False, "summary.json cannot be read" if content else ""))
+        else:
+            wrong = damage(summary, lines[name], weights[name]) if done else None
+            found.append(Standing(summary["rounds"], done and not wrong, wrong or ""))
+    return found
+
+
+def missing_trials(
+    trials: Sequence[Trial], storage: Storage, note: Callable[[str], None] = lambda message: None
+) -> list[Trial]:
+    """Those that are not over. `note` hears of trials that were, and whose files are damaged since."""
     missing = []
-    for trial, done in zip(trials, rounds_done(trials, storage), strict=True):
-        if done > trial.experiment.rounds:
+    for trial, standing in zip(trials, standings(trials, storage), strict=True):
+        if standing.rounds > trial.experiment.rounds:
             raise InputError(
-                f"rounds: {trial.experiment.rounds} is not allowed; {trial.name} in {storage} has run {done} already; "
-                "name a new folder"
+                f"rounds: {trial.experiment.rounds} is not allowed; {trial.name} in {storage} has run "
+                f"{standing.rounds} already; name a new folder"
             )
-        if done < trial.experiment.rounds:
+        if standing.damage:
+            note(f"{trial.name} is damaged: {standing.damage}; it is mended or run again, to the same bits")
+        if not standing.over:
             missing.append(trial)
     return missing
 
@@ -81,14 +110,15 @@ def run_study(
         packing = pack(study, machines(whole=True) + machines_to_come())
         samples = load_samples(study.trials)
         refuse_impossible(study.trials, samples)
-        terms = Terms(storage, share(samples), packing.plan)
+        terms = Terms(storage, share(samples), packing.plan, packing.cpu_fallback)
+        check_cuda(packing)
         check_seen_by_all(storage)
         storage.write("study.yaml", study.text)  # from here on it is a study's folder
         if command:
             storage.add_line(COMMANDS, command)
 
         def grid(trials: Sequence[Trial]) -> None:
-            missing = missing_trials(trials, storage)
+            missing = missing_trials(trials, storage, watch.note)
             done = {trial.name for trial in trials} - {trial.name for trial in missing}
             watch.begin(trials, done, packing)
             if missing:
@@ -131,7 +161,6 @@ def with_others_done(asked: Sequence[Trial], whole: Study, storage: Storage) -> 
     """The trials asked for and, from an earlier command, others of the whole study that are finished; in its order."""
     names, there = {trial.name for trial in asked}, set(storage.names("trials"))
     others = [trial for trial in whole.trials if trial.name in there and trial.name not in names]
-    done = rounds_done(others, storage)
-    names |= {trial.name for trial, rounds in zip(others, done, strict=True) if rounds == trial.experiment.rounds}
+    names |= {trial.name for trial, standing in zip(others, standings(others, storage), strict=True) if standing.over}
     ordered = [trial for trial in whole.trials if trial.name in names]
     return [*ordered, *(trial for trial in asked if trial not in ordered)]

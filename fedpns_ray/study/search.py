@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import optuna
@@ -101,7 +101,7 @@ def run_search(
         scheduler = ASHAScheduler(
             time_attr="round", metric="cost", mode="min", max_t=first.rounds, grace_period=search.grace
         )
-        terms = Terms(terms.storage, terms.samples, terms.plan, search.target)
+        terms = replace(terms, target=search.target)
         tune_trials(
             {"experiment": base},
             terms,

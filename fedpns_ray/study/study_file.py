@@ -21,9 +21,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, field_validator
 
-from fedpns_ray.config import Experiment, as_folder, drop_idle, folder_name
+from fedpns_ray.config import Experiment, as_folder, drop_idle, folder_name, names_user_code
 from fedpns_ray.errors import InputError
 from fedpns_ray.runtime.layout import Layout
+from fedpns_ray.strategies import KINDS, known_parameters
 from fedpns_ray.yaml_file import Key, YamlFile
 
 Settings = dict[str, Any]
@@ -103,6 +104,8 @@ class _File(Grid):
     """Spread each trial over node actors; the keys are those of Layout. Default: a trial is one process."""
     cpus_per_trial: PositiveFloat = 1.0
     gpus_per_trial: float | None = Field(None, ge=0)
+    cpu_fallback: bool = False
+    """Train on the CPU where a trial is given a GPU but torch there sees none; otherwise that is refused."""
     search: Search | None = None
 
     @field_validator("targets")
@@ -148,10 +151,22 @@ class Study:
     search: Search | None
     text: bytes = field(default=b"", repr=False)
     """The file as it is."""
+    importing: bool = True
+    """Whether parts of the user's own may be imported: for running, never for reading."""
+    cpu_fallback: bool = False
+    """Whether trials may train on the CPU where they were given a GPU that torch cannot use."""
 
-    def baseline_of(self, trial: Trial) -> Experiment:
-        """The experiment that a trial is compared with."""
-        return Experiment(**drop_idle(trial.settings | self.baseline))
+    def partner(self, trial: Trial, others: Mapping[str, Experiment]) -> str | None:
+        """The name of the experiment that a trial is compared with, if it is among the others (and not itself)."""
+        settings = trial.settings | self.baseline
+        if set(self.baseline) & {"strategy", *KINDS} and not names_user_code(self.baseline):
+            foreign = set(trial.experiment.parameters) - set(known_parameters())  # of a part of the user's own
+            settings = {key: value for key, value in settings.items() if key not in foreign}
+        baseline = _described(settings, self.importing)
+        name: str | None = folder_name(baseline)
+        if name not in others and not baseline.imported:
+            name = next((other for other, theirs in others.items() if baseline.agrees_with(theirs)), None)
+        return name if name in others and name != trial.name else None
 
     def confirmation(self, ranked: Sequence[Settings]) -> list[Trial]:
         """Of a search: its own settings and the best suggestions, each with all seeds."""
@@ -163,6 +178,12 @@ class Study:
             for settings in candidates
         ]
         return list({trial.name: trial for trial in trials}.values())
+
+
+def _described(settings: Settings, importing: bool) -> Experiment:
+    """An experiment, ready to run; or, for reading, one that imports nothing."""
+    used = drop_idle(settings, importing)
+    return Experiment(**used) if importing else Experiment.recorded(used)
 
 
 def parse_seeds(seeds: Any) -> list[int]:
@@ -177,11 +198,13 @@ def parse_seeds(seeds: Any) -> list[int]:
     return list(dict.fromkeys(found))
 
 
-def read_study(path: Path, changes: Mapping[str, Any] | None = None, seeds: Any = None) -> Study:
+def read_study(
+    path: Path, changes: Mapping[str, Any] | None = None, seeds: Any = None, importing: bool = True
+) -> Study:
     """A study from its file; `changes` are settings that win over the file's, `seeds` replace all of its seeds."""
     file = YamlFile(path)
     content = _checked(file)
-    reader = _Reader(file, content, dict(changes or {}), seeds)
+    reader = _Reader(file, content, dict(changes or {}), seeds, importing)
     trials = reader.trials()
     return Study(
         name=as_folder(path.stem),
@@ -196,6 +219,8 @@ def read_study(path: Path, changes: Mapping[str, Any] | None = None, seeds: Any 
         gpus_per_trial=content.gpus_per_trial,
         search=content.search,
         text=path.read_bytes(),
+        importing=importing,
+        cpu_fallback=content.cpu_fallback,
     )
 
 
@@ -217,8 +242,9 @@ def _checked(file: YamlFile) -> _File:
 class _Reader:
     """From a checked file to trials, with the file's lines at hand."""
 
-    def __init__(self, file: YamlFile, content: _File, changes: Settings, seeds: Any) -> None:
+    def __init__(self, file: YamlFile, content: _File, changes: Settings, seeds: Any, importing: bool) -> None:
         self._file, self._content, self._changes, self._seeds = file, content, changes, seeds
+        self._importing = importing
 
     def trials(self) -> list[Trial]:
         """Seed by seed, so that every comparison is complete for the first seeds before the last ones begin."""
@@ -228,7 +254,7 @@ class _Reader:
         for k, block in enumerate(blocks):
             for order, trial in self._of_block(k, block):
                 found.setdefault((order, trial.name), trial)
-                used |= set(drop_idle(trial.settings))
+                used |= set(drop_idle(trial.settings, self._importing))
         self._refuse_useless(blocks, used)
         return [found[key] for key in sorted(found, key=lambda key: key[0])]
 
@@ -251,7 +277,7 @@ class _Reader:
             if key not in known:
                 raise self._file.error(f"layout.{key}: unknown key; there are {', '.join(known)}", "layout", key)
         try:
-            return Layout(**self._content.layout)
+            return Layout(**{"cpu_fallback": self._content.cpu_fallback} | self._content.layout)
         except (InputError, TypeError) as error:
             raise self._file.error(f"layout: {error}", "layout") from None
 
@@ -264,7 +290,7 @@ class _Reader:
             for values in combinations:
                 settings = base | values | self._changes | {"seed": seed}
                 try:
-                    yield order, Trial(Experiment(**drop_idle(settings)), settings)
+                    yield order, Trial(_described(settings, self._importing), settings)
                 except InputError as error:
                     raise self._locate(error, k) from None
 

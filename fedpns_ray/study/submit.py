@@ -63,7 +63,7 @@ class Submission:
                 say(f"following {job.submission_id}, which runs there already")
                 return str(job.submission_id)
         name = self._submit(self._command, f"{self._name}-{len(jobs) + 1}")
-        say(f"sent as {name}; it goes on if this command is stopped, and the same command follows it again")
+        say(f"sent as {name}; it keeps running if this command is stopped, and the same command follows it again")
         return name
 
     def _submit(self, command: Sequence[str], name: str) -> str:

@@ -22,6 +22,7 @@ from ray.util.placement_group import get_current_placement_group
 
 from fedpns_ray.config import Experiment, folder_name
 from fedpns_ray.data import build_population
+from fedpns_ray.errors import InputError
 from fedpns_ray.recording import RunFolder
 from fedpns_ray.rounds import Record
 from fedpns_ray.runtime.in_process import serve_in_process
@@ -48,6 +49,8 @@ class Terms:
     """Data set → reference: it lies in the object store once a machine."""
     plan: Plan | None = None
     """Node actors to spread over; None: the trial is one process."""
+    cpu_fallback: bool = False
+    """Whether a trial may train on the CPU where it was given a GPU that torch cannot use."""
     target: float | None = None
     """A search's: report every round, and stop at this accuracy."""
 
@@ -88,7 +91,8 @@ class TrialRun(tune.Trainable):
         self._pushed = time.monotonic()
         self._round, self._best = 0, 0.0
         self._reached: int | None = None
-        for record in RunFolder(out).records():
+        self._diverged = False
+        for record in _standing(RunFolder(out)):
             self._note(record)
         self._serving: Serving | None = self._serve(out)
 
@@ -97,7 +101,7 @@ class TrialRun(tune.Trainable):
         reference = self._terms.samples.get(e.dataset)
         population = build_population(e, ray.get(reference) if reference is not None else None)
         if plan is None:
-            return serve_in_process(e, population, out, CHECKPOINT_EVERY, assigned_device())
+            return serve_in_process(e, population, out, CHECKPOINT_EVERY, assigned_device(self._terms.cpu_fallback))
         name = f"{folder_name(e)} ({os.getpid()}-{next(_numbers)})"
         placement = get_current_placement_group()
         return serve_on_actors(e, ray.put(population), plan, placement, name, out, CHECKPOINT_EVERY, print)
@@ -125,11 +129,12 @@ class TrialRun(tune.Trainable):
             "round": self._round,
             "best_accuracy": self._best,
             "cost": self._cost(),
+            "diverged": self._diverged,
             "done": done,
         }
 
     def _note(self, record: Record) -> None:
-        self._round = record["round"]
+        self._round, self._diverged = record["round"], "diverged" in record
         self._best = max(self._best, record["test_accuracy"] or 0.0)
         if self._terms.target and self._best >= self._terms.target:
             self._reached = self._reached or self._round
@@ -154,6 +159,14 @@ class TrialRun(tune.Trainable):
         if self._scratch:
             self._terms.storage.push(self._folder, self._scratch)
             shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def _standing(folder: RunFolder) -> list[Record]:
+    """The records that a trial resumes from; those of a damaged run are made again."""
+    try:
+        return [] if folder.damage() else folder.records()
+    except InputError:
+        return []
 
 
 def _take_from_lost_machine(out: Path) -> None:

@@ -43,7 +43,11 @@ class Watch(Protocol):
         ...
 
     def update(self, name: str, experiment: Experiment, state: str, last: dict[str, Any]) -> None:
-        """`state` is running, done or failed; `last` is what the trial last reported: round, best_accuracy, cost."""
+        """`state` is running, done, diverged or failed; `last` is what the trial last reported: round, best_accuracy, cost."""
+        ...
+
+    def note(self, message: str) -> None:
+        """Something that people should know."""
         ...
 
     def tick(self) -> None:
@@ -132,7 +136,7 @@ class _Relay(Callback):
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         if not self._stop():  # else Tune calls complete what it was told to stop
-            name = self._tell(trial, "done")
+            name = self._tell(trial, "diverged" if (trial.last_result or {}).get("diverged") else "done")
             self._on_done(name, experiment_of(trial.config), trial.last_result)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:

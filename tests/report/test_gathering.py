@@ -46,7 +46,7 @@ def test_a_broken_run_that_was_named_is_an_error(study_folder, tmp_path):
     trial = tmp_path / "run"
     shutil.copytree(next((study_folder / "trials").iterdir()), trial)
     (trial / "summary.json").write_text("{")
-    with pytest.raises(InputError, match="summary.json cannot be read"):
+    with pytest.raises(InputError, match="summary.json: is damaged; no summary can be read"):
         gather([trial])
 
 

@@ -1,6 +1,7 @@
 """The page in a real headless Chromium: it loads alone, shows what is true, and answers its controls."""
 
 import base64
+import hashlib
 import json
 import shutil
 import time
@@ -251,7 +252,11 @@ def test_what_real_folders_hold(chromium, study_folder, tmp_path, capsys):
     (trials[1] / "rounds.jsonl").unlink()
     shutil.rmtree(trials[2])
     records = [json.loads(line) | {"test_loss": None, "train_loss": None} for line in lines]
-    (trials[3] / "rounds.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    content = "".join(json.dumps(record) + "\n" for record in records).encode()
+    (trials[3] / "rounds.jsonl").write_bytes(content)
+    summary = json.loads((trials[3] / "summary.json").read_text())
+    own = {"records_sha256": hashlib.sha256(content).hexdigest()}
+    (trials[3] / "summary.json").write_text(json.dumps(summary | own))
     (trials[4] / "config.yaml").write_text("strategy: <script>alert(1)</script>\n")
     out = tmp_path / "odd.html"
     assert main(["report", str(folder), "--out", str(out)]) == 0

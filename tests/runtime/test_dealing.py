@@ -14,7 +14,7 @@ WORKER = SimpleNamespace(test_size=10_000, test_chunks=20)
 
 
 def executor(costs, nodes_per_actor=None):
-    return RayExecutor(None, WORKER, np.array(costs, dtype=float), nodes_per_actor)
+    return RayExecutor(None, WORKER, {}, np.array(costs, dtype=float), nodes_per_actor)
 
 
 @settings(max_examples=200, deadline=None)

@@ -32,7 +32,7 @@ def test_stopped_killed_and_resumed_to_the_same_bits(bench):
         bench.wait_for_lines(process, before + 15)
         stop(process)
         out, err = process.communicate(timeout=60)
-        assert process.returncode == 130 and "the same command goes on" in err, err
+        assert process.returncode == 130 and "the same command resumes" in err, err
         assert before < bench.lines() < E.rounds and not bench.left_behind()
 
     before, process = bench.lines(), bench.start()

@@ -5,15 +5,19 @@ import signal
 import threading
 import urllib.request
 from collections import Counter
+from functools import partial
 
 import pytest
 import ray
 from ray.util import list_named_actors
 
 from fedpns_ray import Experiment, InputError, run
-from fedpns_ray.runtime.layout import Layout
+from fedpns_ray.hardware import cpu_kind
+from fedpns_ray.runtime import layout
 from tests.test_run import untimed
 
+Layout = partial(layout.Layout, cpu_fallback=True)
+"""The GPUs of these machines are only numbers."""
 SMALL = {"nodes": 4, "fraction": 0.75, "rounds": 4}
 LONG_ENOUGH = {"rounds": 6, "slow_fraction": 1.0, "slow_seconds": 0.5}
 """For a look at actors, which go when their run ends."""
@@ -42,8 +46,8 @@ def test_any_layout(cluster, mnist, strategy, model):
     layouts = [Layout(actors=1), Layout(actors=2), Layout(nodes_per_actor=1)]
     if strategy == "fedpns":
         layouts += [Layout(gpus_per_actor=0.5), Layout(actors=2, gpus_per_actor=0.25, cpus_per_actor=0.5)]
-    for layout in layouts:
-        assert_same(run(e, layout=layout), alone)
+    for tried in layouts:
+        assert_same(run(e, layout=tried), alone)
 
 
 def test_unequal_nodes_and_dropped_ones(cluster, mnist):
@@ -63,13 +67,25 @@ def places():
 def test_all_gpus_of_all_machines_are_used_evenly(cluster):
     seen, said = [], []
     e = experiment("fedavg", "mlr", nodes=16, **LONG_ENOUGH)
-    layout = Layout(actors=8, gpus_per_actor=0.25, cpus_per_actor=0.1)
-    result = run(e, on_round=lambda record: seen.append(places()), layout=layout, say=said.append)
+    eight = Layout(actors=8, gpus_per_actor=0.25, cpus_per_actor=0.1)
+    result = run(e, on_round=lambda record: seen.append(places()), layout=eight, say=said.append)
     assert_same(result, run(e))
     carried = Counter((place["machine"], tuple(place["gpu_ids"])) for place in seen[0])
     assert len(carried) == 4 and set(carried.values()) == {2}  # 2 machines x 2 GPUs, 2 actors on each
     assert len({machine for machine, _ in carried}) == 2
-    assert said.count("GPUs are assigned, but torch sees no CUDA: nodes train on the CPU") == 1
+    assert said.count("GPUs are assigned, but torch sees no CUDA: nodes train on the CPU, as cpu_fallback allows") == 1
+    assert result.summary["device"] == "cpu" and result.summary["gpu"] is None
+
+
+@pytest.mark.parametrize("asked", [{}, {"gpus_per_actor": 0.25}, {"nodes_per_actor": 1}])
+def test_a_gpu_without_cuda_is_refused(cluster, tmp_path, asked):
+    """Nobody who pays for a GPU trains on the CPU without knowing."""
+    wanted = "gpus: a share of a GPU is assigned on .*, but torch sees no CUDA there; .* or set cpu_fallback"
+    with pytest.raises(InputError, match=wanted):
+        run(experiment("fedavg", "mlr"), tmp_path / "r", layout=layout.Layout(**asked))
+    e = experiment("fedavg", "mlr", rounds=2)
+    result = run(e, tmp_path / "r2", layout=layout.Layout(actors=2, gpus_per_actor=0))
+    assert result.summary["device"] == "cpu" and result.summary["cpu"] == cpu_kind() != ""
 
 
 def test_actors_and_tasks_have_readable_names(cluster):

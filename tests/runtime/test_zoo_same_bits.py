@@ -3,8 +3,7 @@
 import pytest
 
 from fedpns_ray import run
-from fedpns_ray.runtime.layout import Layout
-from tests.runtime.test_same_bits import assert_same
+from tests.runtime.test_same_bits import Layout, assert_same
 from tests.strategies.test_all import experiment
 
 CASES = {

@@ -23,7 +23,7 @@ class Notes:
     """A watch that writes down what it hears."""
 
     def __init__(self):
-        self.states, self.pids, self.begun = {}, set(), []
+        self.states, self.pids, self.begun, self.notes = {}, set(), [], []
 
     def begin(self, trials, done, packing):
         self.begun.append((len(trials), len(set(done))))
@@ -33,6 +33,9 @@ class Notes:
 
     def tick(self):
         pass
+
+    def note(self, message):
+        self.notes.append(message)
 
     def update(self, name, experiment, state, last):
         self.states.setdefault(name, []).append(state)
@@ -234,3 +237,43 @@ def test_a_lost_machine(cluster, study, tmp_path):
     results = [load(tmp_path / "o" / "trials" / trial.name) for trial in s.trials]
     assert results[0].summary["weights_sha256"] == run(trial.experiment).summary["weights_sha256"]
     assert all(result.summary["rounds"] == 250 for result in results)
+
+
+def test_trials_that_diverge_are_reported_as_diverged(cluster, tmp_path, capsys):
+    (tmp_path / "s.yaml").write_text(SMALL + "axes: {strategy: [fedpns, fedavg], lr: [0.01, 1.0e+38]}\n")
+    command = ["study", str(tmp_path / "s.yaml"), "--rounds", "30", "--out", str(tmp_path / "o")]
+    for _ in range(2):  # the second time nothing is run
+        assert main(command) == 3
+        printed = capsys.readouterr()
+        assert printed.err.count("\ndiverged in round ") + printed.err.startswith("diverged") == 2, printed.err
+        assert re.search(r"fedavg +│ 1e\+38 +│ +0 │ +1 │ +- │", printed.out), printed.out
+    table = rows(tmp_path / "o").set_index("lr")
+    assert set(table.loc[1e38, "status"]) == {"diverged"} and set(table.loc[0.01, "status"]) == {"done"}
+    assert table.loc[1e38, "final_accuracy"].isna().all() and (table.loc[1e38, "diverged_in_round"] > 0).all()
+    assert main(["report", str(tmp_path / "o"), "--out", str(tmp_path / "r.html")]) == 0
+    assert "2 of 4 runs diverged" in capsys.readouterr().out
+
+
+def test_damaged_trials_are_mended(cluster, study, tmp_path):
+    from tests.test_damage import flipped, garbled, half_a_summary
+
+    s, storage = study("axes: {strategy: [fedpns, fedavg]}\nseeds: 1-2\n"), Storage(tmp_path / "o")
+    run_study(s, storage, Notes())
+    trials = [tmp_path / "o" / "trials" / trial.name for trial in s.trials]
+    before = {trial: load(trial) for trial in trials}
+    for trial, deed in zip(trials, (flipped, garbled, half_a_summary), strict=False):
+        deed(trial)
+    notes = Notes()
+    outcome = run_study(s, storage, notes)
+    assert not outcome.errors and notes.begun == [(4, 1)] and len(notes.notes) == 3
+    assert all("is damaged: " in note for note in notes.notes)
+    for trial, whole in before.items():
+        assert load(trial).summary["weights_sha256"] == whole.summary["weights_sha256"]
+        assert [r["test_accuracy"] for r in load(trial).records] == [r["test_accuracy"] for r in whole.records]
+
+
+def test_a_mistake_in_the_users_part_is_named(cluster, study, tmp_path):
+    s = study("axes: {strategy: ['tests.parts:Clumsy', fedavg]}\n")
+    outcome = run_study(s, Storage(tmp_path / "o"), Notes())
+    (error,) = outcome.errors.values()
+    assert re.search(r"UserCodeError: .*tests/parts.py, line \d+, in draw: ValueError: a mistake", error), error

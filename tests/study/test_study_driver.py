@@ -28,7 +28,7 @@ def test_interrupted_killed_and_resumed(tmp_path):
     bench.wait_for_lines(process, 60)
     os.killpg(process.pid, signal.SIGINT)  # Ctrl-C reaches every process of the terminal
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 130 and "the same command goes on" in err and "Traceback" not in err, err
+    assert process.returncode == 130 and "the same command resumes" in err and "Traceback" not in err, err
     assert not bench.left_behind()
     assert set(rows(tmp_path / "o")["status"]) <= {"done", "unfinished"} and bench.lines() < 8 * 90
 

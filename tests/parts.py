@@ -1,0 +1,64 @@
+"""Parts as a user might bring them, right and wrong."""
+
+import numpy as np
+from pydantic import PositiveInt
+
+from fedpns_ray.strategies import Aggregation, Objective, Outcome, Preset, Selection
+
+
+class Stride(Selection):
+    """Every few nodes, from node 0 on."""
+
+    name = "stride"
+    stride: PositiveInt = 5
+    _count: int
+
+    def begin(self, nodes):
+        self._count = nodes.count
+
+    def draw(self, rng, probe):
+        return range(0, self._count, self.stride)
+
+
+class Poison(Objective):
+    """The gradient of the first node that trains is not a number."""
+
+    name = "poison"
+
+    def correct(self, gradient, weights, anchor):
+        gradient[0] = float("nan")
+
+
+class Impossible(Stride):
+    """Draws what cannot be drawn."""
+
+    name = "impossible"
+    kind: str = "missing"
+
+    def draw(self, rng, probe):
+        return {"missing": [0, 1, 99], "twice": np.array([3, 0, 3]), "nothing": None, "names": ["a"]}[self.kind]
+
+
+class Clumsy(Stride):
+    """Fails in round 3."""
+
+    name = "clumsy"
+    _round: int = 0
+
+    def draw(self, rng, probe):
+        self._round += 1
+        if self._round == 3:
+            raise ValueError("a mistake\nover two lines")
+        return super().draw(rng, probe)
+
+
+class TooShort(Aggregation):
+    """Forgets a parameter."""
+
+    name = "too-short"
+
+    def combine(self, weights, updates, check_loss):
+        return Outcome(weights[:-1], aggregated=updates.node_ids)
+
+
+every_fifth = Preset("every fifth node", selection=Stride)

@@ -1,0 +1,25 @@
+"""Trials that are given GPUs which torch cannot use."""
+
+from fedpns_ray import load
+from fedpns_ray.cli import main
+
+STUDY = "base: {nodes: 10, samples_per_node: 50, epochs: 1, rounds: 3}\n"
+
+
+def test_refused_in_one_line_before_anything_starts(cluster, tmp_path, capsys):
+    (tmp_path / "s.yaml").write_text(STUDY)
+    command = ["study", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "o")]
+    assert main(command) == 2
+    printed = capsys.readouterr()
+    assert printed.err.startswith("fedpns: gpus_per_trial: machine ") and printed.err.count("\n") == 1
+    assert "torch sees no CUDA there" in printed.err and not (tmp_path / "o").exists()
+    assert main([*command, "--cpu-fallback"]) == 0
+    (trial,) = (tmp_path / "o" / "trials").iterdir()
+    assert load(trial).summary["device"] == "cpu"
+
+
+def test_the_study_file_may_allow_it(cluster, tmp_path):
+    (tmp_path / "s.yaml").write_text(STUDY + "cpu_fallback: true\n")
+    assert main(["study", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "o")]) == 0
+    (tmp_path / "t.yaml").write_text(STUDY + "gpus_per_trial: 0\n")
+    assert main(["study", str(tmp_path / "t.yaml"), "--out", str(tmp_path / "p")]) == 0

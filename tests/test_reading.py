@@ -1,0 +1,119 @@
+"""Reading never runs code: a folder may name a part of the user's own, and readers leave it a name."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedpns_ray import Experiment, load, run
+from fedpns_ray.config import folder_name, setting_name
+from fedpns_ray.report.gathering import gather
+from fedpns_ray.study.study_file import read_study
+
+SMALL = {"nodes": 12, "fraction": 0.5, "samples_per_node": 40, "epochs": 1, "rounds": 4}
+TRAP = """
+import pathlib
+pathlib.Path(__file__).with_name("sprung").touch()
+from fedpns_ray.strategies import Preset
+from tests.parts import Stride
+own = Preset("every few nodes", selection=Stride)
+"""
+STUDY = """
+title: "Mine against theirs"
+base: {nodes: 12, fraction: 0.5, samples_per_node: 40, epochs: 1, rounds: 4}
+axes:
+  strategy: [tests.parts:every_fifth, fedavg, fedpns]
+  alpha: [1, 2]
+seeds: 1-2
+targets: [0.1]
+"""
+FEDPNS = Path(sys.executable).with_name("fedpns")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A run and a study whose strategy lies beside them, in a file that notices when it is imported."""
+    (tmp_path / "trap.py").write_text(TRAP)
+    made = Experiment(strategy="tests.parts:every_fifth", stride=3, **SMALL)
+    run(made, tmp_path / "run")
+    trials = tmp_path / "study" / "trials"
+    run(made, trials / "t")
+    (tmp_path / "study" / "study.yaml").write_text("base: {strategy: trap:own}\naxes: {sigma: [0.2, 0.3]}\n")
+    for config in (tmp_path / "run" / "config.yaml", trials / "t" / "config.yaml"):
+        config.write_text(config.read_text().replace("tests.parts:every_fifth", "trap:own"))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "report run --out p.html",
+        "report study --out p.html --figures figures",
+        "report . --out p.html",
+        "watch run --once",
+        "watch study --once --html p.html",
+    ],
+)
+def test_no_reader_imports_what_a_folder_names(folder, command):
+    """The very command, started in the folder that holds the trap."""
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    done = subprocess.run(
+        [FEDPNS, *command.split()], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert not (folder / "sprung").exists()
+
+
+def test_the_trap_works(folder):
+    """Else the test above could not fail: a command that runs experiments does import it."""
+    command = [FEDPNS, "run", "run/config.yaml", "--in-process", "--out", "run"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}  # for what the trap imports
+    done = subprocess.run(command, cwd=folder, env=environment)
+    assert done.returncode == 0 and (folder / "sprung").exists()
+
+
+def test_a_file_beside_the_folder_is_no_module_for_readers(folder):
+    """A pandas.py in the folder that is read would be imported if that folder were on the path."""
+    (folder / "pandas.py").write_text((folder / "trap.py").read_text())
+    done = subprocess.run([FEDPNS, "report", ".", "--out", "p.html"], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0 and not (folder / "sprung").exists(), done.stderr
+
+
+def test_loading_imports_nothing(folder, monkeypatch):
+    monkeypatch.syspath_prepend(str(folder))
+    result = load(folder / "run")
+    assert result.experiment.label == "trap:own" and result.experiment.settings()["stride"] == 3
+    assert result.experiment.but(seed=2).settings()["seed"] == 2 and not (folder / "sprung").exists()
+    sys.modules.pop("trap", None)
+
+
+def test_what_was_read_is_what_was_run(tmp_path):
+    for settings in (
+        {"strategy": "tests.parts:every_fifth", "stride": 2},
+        {"strategy": "tests.parts:Stride"},
+        {"strategy": "fedpns", "selection": "tests.parts:Stride", "stride": 4},
+        {"strategy": "fedavg", "objective": "tests.parts:Poison"},
+    ):
+        made = Experiment(**SMALL, **settings)
+        read = Experiment.recorded(made.settings())
+        assert not read.imported and made.imported
+        assert read.settings() == made.settings() and read.label == made.label
+        assert folder_name(read) == folder_name(made) and setting_name(read) == setting_name(made)
+        again = run(read, tmp_path / folder_name(read))  # and it runs, then with an import
+        assert again.summary["weights_sha256"] == run(made).summary["weights_sha256"]
+        assert run(made, tmp_path / folder_name(read)).summary == again.summary
+
+
+def test_a_study_with_a_part_of_the_users_own_is_reported_whole(tmp_path):
+    """Its trials, pairs and what is missing are known without an import."""
+    (tmp_path / "study.yaml").write_text(STUDY)
+    for trial in read_study(tmp_path / "study.yaml").trials:
+        run(trial.experiment, tmp_path / "trials" / trial.name)
+    gathered = gather([tmp_path])
+    assert gathered.expected == 8 and not gathered.notes and gathered.study.title == "Mine against theirs"
+    from fedpns_ray.study.results import table
+
+    rows = table(gathered.results, gathered.trials)
+    assert rows["seeds"].tolist() == [2] * 4 and rows["pairs"].tolist() == [2, 0, 2, 2]

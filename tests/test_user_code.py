@@ -1,0 +1,84 @@
+"""A mistake in the user's own part: their file and line in one line, wherever the part ran."""
+
+import sys
+
+import pytest
+
+from fedpns_ray import Experiment, run
+from fedpns_ray.cli import main
+from fedpns_ray.errors import UserCodeError
+from tests import parts
+
+SMALL = {"nodes": 10, "samples_per_node": 40, "epochs": 1, "rounds": 5}
+
+
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        ("missing", "the draw gave node 99, which does not exist; it must give distinct nodes between 0 and 9"),
+        ("twice", "the draw gave node 3, twice; it must"),
+        ("nothing", "the draw gave None; it must give node ids"),
+        ("names", "the draw gave ['a']; it must give node ids"),
+    ],
+)
+def test_an_impossible_draw(kind, problem):
+    with pytest.raises(UserCodeError) as caught:
+        run(Experiment(strategy="tests.parts:Impossible", kind=kind, **SMALL))
+    assert f"{parts.__file__}, line " in str(caught.value) and f"in draw: {problem}" in str(caught.value)
+
+
+def test_a_model_of_the_wrong_shape():
+    with pytest.raises(UserCodeError, match=r"parts.py, line \d+, in combine: the model has the shape \(609,\)"):
+        run(Experiment(strategy="fedavg", aggregation="tests.parts:TooShort", **SMALL))
+
+
+def test_an_exception_names_the_line_and_loses_nothing(tmp_path):
+    with pytest.raises(
+        UserCodeError, match=r"parts.py, line \d+, in draw: ValueError: a mistake over two lines"
+    ) as caught:
+        run(Experiment(strategy="tests.parts:Clumsy", **SMALL), tmp_path / "r", checkpoint_every=1)
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert len((tmp_path / "r" / "rounds.jsonl").read_text().splitlines()) == 1  # the second was being tested
+
+
+MISTAKES = """
+from torch import nn
+from fedpns_ray.strategies import Selection
+
+class Wrong(Selection):
+    name = "wrong"
+    def draw(self, rng, probe):
+        return [0, 1 // 0]
+
+class Net(nn.Linear):
+    def __init__(self, shape, classes):
+        super().__init__(shape[0], classes)
+    def forward(self, x):
+        if self.training and len(x) == 20:
+            raise RuntimeError("no")
+        return super().forward(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("flags", "place"),
+    [
+        (["--strategy", "mistakes:Wrong"], "mistakes.py, line 8, in draw: ZeroDivisionError: "),
+        (["--model", "mistakes:Net"], "mistakes.py, line 15, in forward: RuntimeError: no"),
+    ],
+)
+@pytest.mark.parametrize("where", [["--in-process"], ["--actors", "2"]], ids=["in process", "on Ray"])
+def test_the_command_shows_one_line(tmp_path, monkeypatch, capsys, flags, place, where):
+    (tmp_path / "mistakes.py").write_text(MISTAKES)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(
+        "PYTHONPATH", str(tmp_path)
+    )  # for the workers: Ray's own test fixtures start none in this folder
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sys.modules.pop("mistakes", None)
+    small = ["--nodes", "10", "--samples-per-node", "40", "--epochs", "1", "--rounds", "5", "--out", "r"]
+    assert main(["run", *small, *flags, *where]) == 2
+    printed = capsys.readouterr()
+    assert place in printed.err and printed.err.count("\n") == 1 and printed.err.startswith(f"fedpns: {tmp_path}"), (
+        printed
+    )
