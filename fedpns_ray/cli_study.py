@@ -176,8 +176,18 @@ def _dry_run(study: Study, storage: Any, options: argparse.Namespace, console: C
             seconds = estimate(missing, packing, share(samples))
             console.print(f"about {clock(seconds)}, by two rounds of each kind of trial timed just now")
     if study.search:
-        console.print(f"a search: {study.search.trials} suggestions before these, stopped early where they fall behind")
+        console.print(f"a search: {study.search.trials} suggestions before these, {_stopped_early(study)}")
     return 0
+
+
+def _stopped_early(study: Study) -> str:
+    assert study.search is not None
+    rounds = study.trials[0].experiment.rounds
+    if study.grace < rounds:
+        return "stopped early where they fall behind"
+    return (
+        f"none stopped early: {rounds} round{'s are' if rounds > 1 else ' is'} within the grace of {study.search.grace}"
+    )
 
 
 def _print_trials(study: Study, missing: set[str], console: Console) -> None:

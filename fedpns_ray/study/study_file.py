@@ -149,6 +149,12 @@ class Study:
     text: bytes = field(default=b"", repr=False)
     """The file as it is."""
 
+    @property
+    def grace(self) -> int:
+        """Of a search: rounds before a trial is judged. All of them, so nobody is stopped early, where it was made shorter."""
+        assert self.search is not None
+        return min(self.search.grace, self.trials[0].experiment.rounds)
+
     def baseline_of(self, trial: Trial) -> Experiment:
         """The experiment that a trial is compared with."""
         return Experiment(**drop_idle(trial.settings | self.baseline))
