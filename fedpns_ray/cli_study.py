@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print the table as JSON, and nothing else")
     parser.add_argument("--verbose", action="store_true", help="Ray Tune's own log instead of the live table")
-    parser.add_argument("--mlflow", metavar="URI", help="also log to this MLflow tracking server or folder")
+    parser.add_argument("--mlflow", metavar="URI", help="also log to this MLflow folder, database or tracking server")
     parser.add_argument("--wandb", metavar="PROJECT", help="also log to this Weights & Biases project")
 
 
@@ -158,6 +158,14 @@ def _arguments(options: argparse.Namespace) -> list[str]:
     ]
 
 
+def noted_command(options: argparse.Namespace, storage: Any) -> str:
+    """The same command as the study's folder may show it: without the keys that an address can carry."""
+    from fedpns_ray.study.loggers import without_credentials
+
+    shown = {options.out: str(storage), options.mlflow: without_credentials(options.mlflow or "")}
+    return shlex.join(["fedpns", "study", *(shown.get(word, word) for word in _arguments(options))])
+
+
 def _dry_run(study: Study, storage: Any, options: argparse.Namespace, console: Console) -> int:
     from fedpns_ray.runtime.session import machines, machines_to_come, session
     from fedpns_ray.study.estimate import estimate
@@ -184,8 +192,18 @@ def _dry_run(study: Study, storage: Any, options: argparse.Namespace, console: C
             seconds = estimate(missing, packing, share(samples))
             console.print(f"about {clock(seconds)}, by two rounds of each kind of trial timed just now")
     if study.search:
-        console.print(f"a search: {study.search.trials} suggestions before these, stopped early where they fall behind")
+        console.print(f"a search: {study.search.trials} suggestions before these, {_stopped_early(study)}")
     return 0
+
+
+def _stopped_early(study: Study) -> str:
+    assert study.search is not None
+    rounds = study.trials[0].experiment.rounds
+    if study.grace < rounds:
+        return "stopped early where they fall behind"
+    return (
+        f"none stopped early: {rounds} round{'s are' if rounds > 1 else ' is'} within the grace of {study.search.grace}"
+    )
 
 
 def _print_trials(study: Study, missing: set[str], console: Console) -> None:
@@ -221,8 +239,7 @@ def _run(
     extra = loggers(study.name, storage, options.mlflow, options.wandb)
     quiet = options.json or options.verbose
     with stop_on_signal() as stop, StudyView(messages, study, quiet) as view:
-        words = [str(storage) if word == options.out else word for word in _arguments(options)]  # without its keys
-        command = shlex.join(["fedpns", "study", *words])
+        command = noted_command(options, storage)
         outcome = run_study(
             study, storage, view, stop, options.address, command, verbose=options.verbose, loggers=extra
         )

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from fedpns_ray.config import MODELS
 from fedpns_ray.errors import InputError
@@ -107,8 +109,53 @@ class CohortModel(Protocol):
     def cohort_gradients(self, weights: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]: ...
 
 
+Gradients = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+"""(weights, x, y) of many nodes, a row each → their gradients and losses."""
+
+
+class Buffers:
+    """A module's buffers (running statistics, counters, masks) as they are now, to be put back later.
+
+    No node sends them and no server averages them. Left as they are, they would carry what one node has seen to the
+    next one of the same process, and results would depend on the layout.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self._held = [(m, dict(m._buffers.items())) for m in module.modules()]
+        found = {id(b): b for _, held in self._held for b in held.values() if b is not None and _can_be_written(b)}
+        self._values = [(buffer, buffer.detach().clone()) for buffer in found.values()]
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        """The same tensors in the same places with the same values, whether they were changed, replaced or added to."""
+        for module, held in self._held:
+            if held or module._buffers:
+                _put_back(module, held)
+        for buffer, value in self._values:
+            if buffer.grad_fn is not None and not buffer._is_view():
+                buffer.detach_()  # changed in place by what was being differentiated
+            buffer.copy_(value)
+
+
+def _can_be_written(buffer: Tensor) -> bool:
+    """Not a lazy one without a shape, not a parameter (the flat vector has it), not an expanded one, whose elements overlap."""
+    if is_lazy(buffer) or isinstance(buffer, nn.Parameter):
+        return False
+    strided = buffer.layout == torch.strided
+    return not strided or all(step or size < 2 for step, size in zip(buffer.stride(), buffer.shape, strict=True))
+
+
+def _put_back(module: nn.Module, held: dict[str, Tensor | None]) -> None:
+    now = dict(module._buffers.items())
+    for name in now.keys() - held.keys():
+        delattr(module, name)
+    for name, buffer in held.items():
+        if name not in now or now[name] is not buffer:
+            module._buffers[name] = buffer
+
+
 class FlatModel:
-    """A module whose parameters, and gradients, are views of one flat vector each."""
+    """A module whose parameters, and gradients, are views of one flat vector each; its buffers begin anew with each load."""
 
     def __init__(self, module: nn.Module, device: torch.device | str = "cpu") -> None:
         self.module = module.to(device)
@@ -121,9 +168,15 @@ class FlatModel:
             p.data = self.weights[start:end].view_as(p)
             p.grad = self.gradient[start:end].view_as(p)
             start = end
+        self._buffers = Buffers(self.module)
 
     def load(self, weights: Tensor) -> None:
         self.weights.copy_(weights)
+        self.reset_buffers()
+
+    def reset_buffers(self) -> None:
+        """To be called before a node trains and before samples are tested: an answer depends on no earlier one."""
+        self._buffers.restore()
 
     def loss(self, x: Tensor, y: Tensor) -> Tensor:
         return F.cross_entropy(self.module(x), y)
@@ -135,17 +188,32 @@ class FlatModel:
         loss.backward()
         return loss.detach()
 
-    def pure_gradients(self) -> Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
-        """`cohort_gradients` for any module, by torch.func: fast on a GPU, but not the same bits at every size."""
+    def pure_gradients(self) -> Gradients:
+        """`cohort_gradients` for any module, by torch.func: fast on a GPU, but not the same bits at every size.
+
+        To be made anew for every cohort: each node has buffers of its own, which begin as the module's and go on from
+        one step to the next.
+        """
+        self.reset_buffers()
         named = [(name, p) for name, p in self.module.named_parameters() if p.requires_grad]
+        initial = dict(self.module.named_buffers())
+        own: dict[str, Tensor] = {}
 
-        def loss(weights: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        def loss(weights: Tensor, own: dict[str, Tensor], x: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
             pieces = weights.split([p.numel() for _, p in named])
-            parameters = {name: piece.view(p.shape) for (name, p), piece in zip(named, pieces, strict=True)}
-            return F.cross_entropy(torch.func.functional_call(self.module, parameters, (x,)), y)
+            state = {name: piece.view(p.shape) for (name, p), piece in zip(named, pieces, strict=True)} | own
+            value = F.cross_entropy(torch.func.functional_call(self.module, state, (x,)), y)
+            return value, {name: state[name].detach() for name in own}  # functional_call puts there what it has become
 
-        one = torch.func.grad_and_value(loss)
-        return torch.func.vmap(one, randomness="different")
+        steps = torch.func.vmap(torch.func.grad_and_value(loss, has_aux=True), randomness="different")
+
+        def gradients(weights: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+            nonlocal own
+            own = own or {name: b.expand(len(weights), *b.shape).clone() for name, b in initial.items()}
+            found, (losses, own) = steps(weights, own, x, y)
+            return found, losses
+
+        return gradients
 
 
 def build_model(name: str, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
@@ -179,8 +247,31 @@ def _refuse_unfit(name: str, module: Any, shape: tuple[int, ...], classes: int) 
         )
     if not any(p.requires_grad for p in module.parameters()):
         raise InputError(f"model: {name} has no parameters to train")
-    outputs = module.float()(memory_layout(module, torch.zeros(2, *shape)))
+    buffers = Buffers(module.float())
+    outputs = module(memory_layout(module, torch.zeros(2, *shape)))
     if tuple(outputs.shape) != (2, classes):
         raise InputError(f"model: {name} gives outputs of shape {tuple(outputs.shape)[1:]}; it must be ({classes},)")
     outputs.sum().backward()
     module.zero_grad()
+    buffers.restore()
+
+
+def refuse_unvectorisable(name: str, model: FlatModel, shape: tuple[int, ...]) -> None:
+    """`vectorize: on` where torch.func cannot follow the module: two steps of two nodes show it before the first round."""
+    device = model.weights.device
+    x, y = torch.zeros(2, 2, *shape, device=device), torch.zeros(2, 2, dtype=torch.int64, device=device)
+    weights = model.weights.repeat(2, 1)
+    model.module.train()
+    try:
+        with torch.no_grad(), own_randomness(device):
+            gradients = model.pure_gradients()
+            for _ in range(2):
+                gradients(weights, x, y)
+    except Exception as error:  # the module is the user's, and torch has many words for what it cannot do
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise InputError(f"vectorize: on is not allowed for model {name} ({reason})") from None
+
+
+def own_randomness(device: torch.device) -> AbstractContextManager[None]:
+    """What is drawn inside leaves the caller's generators alone."""
+    return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])

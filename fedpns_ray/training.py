@@ -19,7 +19,15 @@ from torch import Tensor
 
 from fedpns_ray.config import Experiment
 from fedpns_ray.data import Population
-from fedpns_ray.models import CohortModel, FlatModel, build_model, memory_layout
+from fedpns_ray.models import (
+    CohortModel,
+    FlatModel,
+    Gradients,
+    build_model,
+    memory_layout,
+    own_randomness,
+    refuse_unvectorisable,
+)
 from fedpns_ray.strategies.parts import Updates, Vector
 from fedpns_ray.streams import stream, torch_seed
 
@@ -42,11 +50,17 @@ class Worker:
         self.initial_weights: Vector = np.array(self.model.weights.cpu().numpy())
         """w before round 1."""
         self._objective = experiment.build_strategy().objective
-        self._gradients: Callable[..., Any] | None = None
+        self._begin_cohort: Callable[[], Gradients] | None = None
         if experiment.vectorize != "off" and isinstance(self.model.module, CohortModel):
-            self._gradients = self.model.module.cohort_gradients
+            self._begin_cohort = self._exact_gradients
         elif experiment.vectorize == "on":
-            self._gradients = self.model.pure_gradients()
+            refuse_unvectorisable(experiment.model, self.model, samples.shape)
+            self._begin_cohort = self.model.pure_gradients
+
+    def _exact_gradients(self) -> Gradients:
+        assert isinstance(self.model.module, CohortModel)
+        self.model.reset_buffers()
+        return self.model.module.cohort_gradients
 
     @property
     def device(self) -> str:
@@ -62,10 +76,10 @@ class Worker:
         deltas = np.empty((len(ids), len(weights)), dtype=np.float32)
         losses = np.empty(len(ids))
         epochs = [self._epochs(round, node) for node in ids]
-        with torch.random.fork_rng(devices=[self._device] if self._device.type == "cuda" else []):
+        with own_randomness(self._device):
             for positions in self._groups(ids, epochs):
                 cohort = [ids[k] for k in positions]
-                trained, loss = (self._train_node if self._gradients is None else self._train_cohort)(
+                trained, loss = (self._train_node if self._begin_cohort is None else self._train_cohort)(
                     start, round, cohort, epochs[positions[0]]
                 )
                 deltas[positions] = (trained - start).cpu().numpy()
@@ -87,7 +101,7 @@ class Worker:
 
     def _groups(self, ids: Sequence[int], epochs: Sequence[int]) -> Iterator[list[int]]:
         """Positions of nodes to train together: one by one, or cohorts of nodes of equal size and equally many epochs."""
-        if self._gradients is None:
+        if self._begin_cohort is None:
             yield from ([k] for k in range(len(ids)))
             return
         alike: dict[tuple[int, int], list[int]] = {}
@@ -119,8 +133,8 @@ class Worker:
 
     def _train_cohort(self, start: Tensor, round: int, cohort: list[int], epochs: int) -> tuple[Tensor, Any]:
         """As `_train_node`, step by step for all nodes of the cohort at once; they hold equally many samples, and do equally many epochs."""
-        assert self._gradients is not None
-        lr = self._e.lr_at(round)
+        assert self._begin_cohort is not None
+        gradients_of, lr = self._begin_cohort(), self._e.lr_at(round)
         own = [self._samples(node) for node in cohort]
         x, y = torch.stack([x for x, _ in own]), torch.stack([y for _, y in own])
         torch.manual_seed(torch_seed(self._e.seed, "dropout", round, cohort[0]))
@@ -131,7 +145,7 @@ class Worker:
             for orders in np.stack([self._orders(round, node, epochs) for node in cohort], axis=1):
                 at = torch.from_numpy(orders).to(self._device)
                 for x_batch, y_batch in _batches(x, y, at, self._e.batch_size):
-                    gradients, losses = self._gradients(weights, x_batch, y_batch)
+                    gradients, losses = gradients_of(weights, x_batch, y_batch)
                     total += losses
                     self._objective.correct(gradients, weights, start)
                     weights.add_(gradients, alpha=-lr)
@@ -201,6 +215,7 @@ class Worker:
     @torch.no_grad()
     def _correct_and_loss(self, x: NDArray[Any], y: NDArray[np.int64]) -> tuple[float, float]:
         labels = torch.tensor(y, device=self._device)
+        self.model.reset_buffers()
         outputs = self.model.module(memory_layout(self.model.module, self._features(x)))
         loss = F.cross_entropy(outputs.double(), labels, reduction="sum")
         return float((outputs.argmax(1) == labels).sum()), float(loss)

@@ -50,6 +50,8 @@ def _read(path: Path) -> tuple[dict[str, Any], Lines]:
         where = f" in line {mark.line + 1}" if mark else ""
         reason = " ".join(str(getattr(error, "problem", None) or error).split())
         raise InputError(f"{path}: not a YAML file{where} ({reason})") from None
+    except ValueError as error:  # a date of the 99th month, a number of thousands of digits
+        raise InputError(f"{path}: holds a value that cannot be read ({error})") from None
     if content is None:
         return {}, {}
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):

@@ -98,9 +98,6 @@ def run_search(
 
     if left > 0:
         base = {key: value for key, value in settings.items() if key not in space}
-        scheduler = ASHAScheduler(
-            time_attr="round", metric="cost", mode="min", max_t=first.rounds, grace_period=search.grace
-        )
         terms = replace(terms, target=search.target)
         tune_trials(
             {"experiment": base},
@@ -111,11 +108,18 @@ def run_search(
             on_done=record,
             **options,
             search_alg=searcher,
-            scheduler=scheduler,
+            scheduler=early_stopping(study),
             num_samples=left,
             max_concurrent_trials=packing.at_once,
         )
     return ledger.ranked
+
+
+def early_stopping(study: Study) -> ASHAScheduler:
+    """Judges trials by their cost, first at the end of the grace period."""
+    return ASHAScheduler(
+        time_attr="round", metric="cost", mode="min", max_t=study.trials[0].experiment.rounds, grace_period=study.grace
+    )
 
 
 def ranking(study: Study, suggestions: list[Suggestion], rows: pd.DataFrame) -> str:

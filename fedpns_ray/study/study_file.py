@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,6 +35,12 @@ PLOTTED = (
     "gradient_norm_other", "gradient_norm_of_mean", "weight_divergence",
 )  # fmt: skip
 """What a study can plot and tabulate, of all that a record holds."""
+
+
+MOST_SEEDS, MOST_TRIALS = 10_000, 100_000
+"""Of one study: far more than anybody runs, and few enough to be held in memory."""
+LARGEST_SEED = 2**63 - 1
+"""Tables hold seeds as 64-bit integers."""
 
 
 class _Block(BaseModel):
@@ -168,6 +175,12 @@ class Study:
             name = next((other for other, theirs in others.items() if baseline.agrees_with(theirs)), None)
         return name if name in others and name != trial.name else None
 
+    @property
+    def grace(self) -> int:
+        """Of a search: rounds before a trial is judged. All of them, so nobody is stopped early, where it was made shorter."""
+        assert self.search is not None
+        return min(self.search.grace, self.trials[0].experiment.rounds)
+
     def confirmation(self, ranked: Sequence[Settings]) -> list[Trial]:
         """Of a search: its own settings and the best suggestions, each with all seeds."""
         assert self.search is not None
@@ -187,15 +200,36 @@ def _described(settings: Settings, importing: bool) -> Experiment:
 
 
 def parse_seeds(seeds: Any) -> list[int]:
-    """`1-3,7`, [1, 2, 3, 7] or 4 → a list of seeds."""
-    texts = [str(seed) for seed in seeds] if isinstance(seeds, list) else str(seeds).split(",")
-    found: list[int] = []
-    for text in texts:
-        match = re.fullmatch(r"(\d+)(?:-(\d+))?", text.strip())
-        if not match or (match[2] and int(match[2]) < int(match[1])):
-            raise InputError(f"seeds: {seeds!r} is not allowed; it must be like 1-5 or 1,3,7")
-        found += range(int(match[1]), int(match[2] or match[1]) + 1)
-    return list(dict.fromkeys(found))
+    """`1-3,7`, [1, 2, 3, 7] or 4 → a list of seeds; counted before they are listed."""
+    try:
+        texts = [str(seed) for seed in seeds] if isinstance(seeds, list) else str(seeds).split(",")
+        ranges = [_seed_range(text) for text in texts]
+    except ValueError:
+        raise _seed_error(seeds, "it must be like 1-5 or 1,3,7") from None
+    if any(last > LARGEST_SEED for _, last in ranges):
+        raise _seed_error(seeds, f"the largest seed is {LARGEST_SEED}")
+    count = sum(last - first + 1 for first, last in ranges)
+    if count > MOST_SEEDS:
+        raise _seed_error(seeds, f"these are {count:,} seeds, and {MOST_SEEDS:,} are the most")
+    return list(dict.fromkeys(seed for first, last in ranges for seed in range(first, last + 1)))
+
+
+def _seed_range(text: str) -> tuple[int, int]:
+    """`3-5` or `3` → its first and last seed; a ValueError for all else, numbers of thousands of digits among it."""
+    match = re.fullmatch(r"(\d+)(?:-(\d+))?", text.strip())
+    first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+    if last < first:
+        raise ValueError(text)
+    return first, last
+
+
+def _seed_error(seeds: Any, why: str) -> InputError:
+    try:
+        given = repr(seeds)
+    except ValueError:  # Python prints no integer of thousands of digits
+        given = "such a number"
+    shown = given if len(given) <= 60 else f"{given[:59]}…"
+    return InputError(f"seeds: {shown} is not allowed; {why}")
 
 
 def read_study(
@@ -249,6 +283,7 @@ class _Reader:
     def trials(self) -> list[Trial]:
         """Seed by seed, so that every comparison is complete for the first seeds before the last ones begin."""
         blocks: Sequence[Grid] = self._content.grids or [Grid()]
+        self._refuse_too_many(blocks)
         found: dict[tuple[int, str], Trial] = {}
         used: set[str] = set()
         for k, block in enumerate(blocks):
@@ -280,6 +315,20 @@ class _Reader:
             return Layout(**{"cpu_fallback": self._content.cpu_fallback} | self._content.layout)
         except (InputError, TypeError) as error:
             raise self._file.error(f"layout: {error}", "layout") from None
+
+    def _refuse_too_many(self, blocks: Sequence[Grid]) -> None:
+        """Counted, not listed: a dozen long axes name more trials than a machine can hold."""
+        count = 0
+        for k, block in enumerate(blocks):
+            axes = {**self._content.axes, **block.axes}
+            count += len(self._seeds_of(k, block)) * math.prod(len(values) for values in axes.values())
+            if count > MOST_TRIALS:
+                place: tuple[Key, ...] = (
+                    ("grids", k, "axes") if block.axes else ("axes",) if axes else ("grids", k, "seeds")
+                )
+                raise self._file.error(
+                    f"{place[-1]}: with all seeds these are {count:,} trials, and {MOST_TRIALS:,} are the most", *place
+                )
 
     def _of_block(self, k: int, block: Grid) -> Iterator[tuple[int, Trial]]:
         base = self._content.base | block.base
