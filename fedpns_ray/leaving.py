@@ -8,6 +8,8 @@ import os
 import sys
 from collections.abc import Callable
 
+_leaving: list[Callable[[], None]] = []
+
 
 def leave_when_done(code: Callable[[], int | None]) -> None:
     """Make the process end with `code()` as soon as Python is done with it; with None it ends as ever.
@@ -27,3 +29,11 @@ def leave_when_done(code: Callable[[], int | None]) -> None:
         os._exit(number)
 
     atexit.register(leave)
+    _leaving.append(leave)
+
+
+def leave_first() -> None:
+    """Leave before, not after, what was registered with atexit since: Ray would take its time to leave a lost cluster."""
+    for leave in _leaving:
+        atexit.unregister(leave)
+        atexit.register(leave)

@@ -30,6 +30,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 from tensorboardX import SummaryWriter
 
+from fedpns_ray import __version__
 from fedpns_ray.config import Experiment
 from fedpns_ray.errors import InputError
 from fedpns_ray.hardware import Hardware
@@ -247,7 +248,8 @@ def summarise(
         **hardware,
         "versions": {
             "python": platform.python_version(),
-            **{name: version(name) for name in ("fedpns-ray", "ray", "torch", "torchvision", "numpy")},
+            "fedpns-ray": __version__,  # of this code: in a job's folder it runs without being installed
+            **{name: version(name) for name in ("ray", "torch", "torchvision", "numpy")},
         },
     }
     return plain(summary)

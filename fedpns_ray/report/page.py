@@ -13,7 +13,6 @@ import json
 import shlex
 from collections.abc import Iterable, Sequence
 from functools import cache
-from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
+from fedpns_ray import __version__
 from fedpns_ray.config import Experiment, setting_name
 from fedpns_ray.data import DATA_SETTINGS, build_population
 from fedpns_ray.data.sources import IMAGES, Samples, load
@@ -102,7 +102,7 @@ def page_data(gathered: Gathered, command: str) -> dict[str, Any]:
     return {
         "title": study.title,
         "made": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-        "version": version("fedpns-ray"),
+        "version": __version__,
         "notes": notes,
         "axes": study.axes,
         "titles": AXIS_TITLES,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import ActorUnavailableError, RayActorError, RayTaskError
+from ray.exceptions import ActorUnavailableError, RayActorError, RayError, RayTaskError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -20,6 +20,7 @@ from fedpns_ray.errors import InputError, LostError
 from fedpns_ray.result import Result
 from fedpns_ray.rounds import Record
 from fedpns_ray.runtime.layout import Layout, Plan, plan
+from fedpns_ray.runtime.loss import guarded
 from fedpns_ray.runtime.news import News
 from fedpns_ray.runtime.server_actor import ServerActor
 from fedpns_ray.runtime.session import machines
@@ -30,6 +31,8 @@ FREED_WITHIN = 10.0
 """Seconds to wait for resources that others hold."""
 LOOK_EVERY = 0.2
 """Seconds between two looks at a running server."""
+STOPPED_WITHIN = 1.0
+"""Seconds for a server to hear that its cluster is lost."""
 SERVER_RESTARTS = 3
 
 _numbers = itertools.count(1)
@@ -51,25 +54,30 @@ def run_on_ray(
     context = ray.get_runtime_context()
     name = f"{experiment.label} seed {experiment.seed} ({context.get_job_id()}-{next(_numbers)})"
     with _placed(planned) as group:
-        server = ServerActor.options(  # type: ignore[attr-defined]
+        start = ServerActor.options(  # type: ignore[attr-defined]
             name=f"{name}, server",
             num_cpus=0,
             max_concurrency=4,
             max_restarts=SERVER_RESTARTS,
-            max_task_retries=SERVER_RESTARTS,
             scheduling_strategy=NodeAffinitySchedulingStrategy(context.get_node_id(), soft=False),  # where `out` is
-        ).remote(experiment, planned, group, out, name, checkpoint_every)
+        ).remote
+        server = guarded(start, experiment, planned, group, out, name, checkpoint_every)
         try:
-            result = _follow(server, ray.put(population), on_round, stop, say)
+            result = _follow(server, guarded(ray.put, population), on_round, stop, say)
             if timeline:
-                ray.timeline(filename=str(timeline))
+                guarded(ray.timeline, filename=str(timeline))
             return result
+        except LostError:
+            with suppress(RayError):  # it may be there still, and would go on in a folder that others want
+                ray.wait([server.stop.remote()], timeout=STOPPED_WITHIN)
+            raise
         except RayTaskError as error:
             raise error.cause if isinstance(error.cause, Exception) else error from None
         except RayActorError as error:
             raise LostError(f"the server of the run was lost {SERVER_RESTARTS + 1} times ({error})") from error
         finally:
-            ray.kill(server)
+            with suppress(LostError):
+                guarded(ray.kill, server)
 
 
 def _planned(layout: Layout, experiment: Experiment, say: Callable[[str], None]) -> Plan:
@@ -78,9 +86,9 @@ def _planned(layout: Layout, experiment: Experiment, say: Callable[[str], None])
     deadline = time.monotonic() + FREED_WITHIN
     while True:
         try:
-            return plan(layout, machines(), experiment.nodes, drawn)
+            return plan(layout, guarded(machines), experiment.nodes, drawn)
         except InputError:
-            plan(layout, machines(whole=True), experiment.nodes, drawn)  # never fits: refused at once
+            plan(layout, guarded(machines, whole=True), experiment.nodes, drawn)  # never fits: refused at once
             if time.monotonic() > deadline:
                 raise
             say(f"the machines are busy; trying again for {deadline - time.monotonic():.0f} s")
@@ -94,14 +102,22 @@ def _follow(
     stop: Callable[[], bool],
     say: Callable[[str], None],
 ) -> Result | None:
-    """Tell of every round until the run is over."""
+    """Tell of every round until the run is over.
+
+    A server that Ray has started again is asked to go on from here: Ray's own retries fill the terminal when its control
+    store is gone. One that was lost too often answers nothing any more.
+    """
     run = server.run.remote([population])
     ask = server.news.options(enable_task_events=False)  # no line in the dashboard for every look
     told = 0
-    while True:
+
+    def look() -> tuple[bool, News]:
         done, _ = ray.wait([run], timeout=LOOK_EVERY)
+        return bool(done), ray.get(ask.remote(told))
+
+    while True:
         try:
-            news: News = ray.get(ask.remote(told))
+            done, news = guarded(look)
         except ActorUnavailableError:
             continue
         for message in news.messages:
@@ -110,24 +126,32 @@ def _follow(
             on_round(record)
             told = record["round"]
         if done:
-            return ray.get(run)
+            try:
+                return guarded(ray.get, run)
+            except RayActorError:
+                run = server.run.remote([population])
         if stop():
             server.stop.remote()  # again and again: a server that was restarted has not heard of it
 
 
 @contextmanager
 def _placed(planned: Plan) -> Iterator[PlacementGroup]:
-    free = sum(m.cpus for m in machines())
-    group = placement_group(list(planned.bundles), strategy="SPREAD")
+    free = _free_cpus()
+    group = guarded(placement_group, list(planned.bundles), strategy="SPREAD")
     try:
-        if not group.wait(PLACED_WITHIN):
+        if not guarded(group.wait, PLACED_WITHIN):
             raise InputError(
                 f"layout: {planned.describe()} could not be placed within {PLACED_WITHIN:.0f} s, though they fit when "
                 "the run began; something else took the resources"
             )
         yield group
     finally:
-        remove_placement_group(group)
-        deadline = time.monotonic() + 3
-        while time.monotonic() < deadline and sum(m.cpus for m in machines()) < free:
-            time.sleep(0.05)  # so that the next plan sees them free
+        with suppress(LostError):
+            guarded(remove_placement_group, group)
+            deadline = time.monotonic() + 3
+            while time.monotonic() < deadline and _free_cpus() < free:
+                time.sleep(0.05)  # so that the next plan sees them free
+
+
+def _free_cpus() -> float:
+    return sum(machine.cpus for machine in guarded(machines))

@@ -16,7 +16,10 @@ import ray
 import yaml
 
 from fedpns_ray.errors import InputError
+from fedpns_ray.leaving import leave_first
+from fedpns_ray.runtime.finding import PRIVATE, find_cluster, is_private, refuse_private
 from fedpns_ray.runtime.layout import Machine
+from fedpns_ray.runtime.loss import looked_after
 
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's coming default; the present one warns
 os.environ.setdefault("RAY_task_events_max_num_task_in_gcs", "1000")  # else Ray remembers the last 100,000 calls
@@ -31,34 +34,89 @@ NODE_GROUP = "ray.io/node-group"
 
 @contextmanager
 def session(address: str | None = None) -> Iterator[None]:
-    """Join the cluster at `address` (or RAY_ADDRESS), or start a Ray of our own and shut it down at the end."""
+    """Join the cluster at `address` (or RAY_ADDRESS), or start a Ray of our own and shut it down at the end.
+
+    Within, `loss.guarded` raises a LostError when the cluster is lost.
+    """
+    _await_end()
     if ray.is_initialized():
-        yield
+        with looked_after(*_control_store("the Ray cluster at {}")):
+            yield
         return
-    address = address or os.environ.get("RAY_ADDRESS")
-    _refuse_unreachable(address)
-    on_sigterm = signal.getsignal(signal.SIGTERM)
+    private = _join_or_start(address)
+    with looked_after(
+        *_control_store("the Ray that was started for this run" if private else "the Ray cluster at {}")
+    ) as cluster:
+        try:
+            yield
+        finally:
+            if cluster.lost:
+                _end_later()
+            else:
+                ray.shutdown()
+
+
+def _control_store(name: str) -> tuple[str, str]:
+    address = ray.get_runtime_context().gcs_address
+    return address, name.format(address)
+
+
+def _join_or_start(address: str | None) -> bool:
+    """Whether a Ray was started; it is then private, and marked as such."""
+    if address in (None, "", "auto"):
+        address = (
+            os.environ.get("RAY_ADDRESS") or address
+        )  # in this order, as in Ray: a job's `auto` is its own cluster
     quiet = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": True}
+    private = not address or address == "local"
+    where: dict[str, Any] = {"address": "local" if private else _examined(str(address))}
+    if private:
+        where |= {"include_dashboard": False, "labels": {PRIVATE: str(os.getpid())}}
+    on_sigterm = signal.getsignal(signal.SIGTERM)
     try:
-        if address:
-            ray.init(address=address, **quiet)
-        else:
-            ray.init(address="local", include_dashboard=False, **quiet)
+        ray.init(**where, **quiet)
     except (ConnectionError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"address: no Ray cluster can be joined at {address or 'local'} ({reason})") from None
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, on_sigterm)  # Ray has put its own in its place
-    try:
-        yield
-    finally:
-        ray.shutdown()
+    if not private and any(PRIVATE in node["Labels"] for node in ray.nodes()):
+        ray.shutdown()  # one whose processes are hidden from us
+        raise is_private(where["address"])
+    return private
 
 
-def _refuse_unreachable(address: str | None) -> None:
+def _examined(address: str) -> str:
+    """The address as HOST:PORT, of a cluster that may be joined."""
+    if address == "auto":
+        # Ray 2.60 takes the user's token by itself for `auto` alone, which we have resolved before it sees it.
+        from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
+
+        maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+        return find_cluster()
+    _refuse_unreachable(address)
+    refuse_private(address)
+    return address
+
+
+_ending: threading.Thread | None = None
+
+
+def _end_later() -> None:
+    """Ray takes up to 15 s to leave a cluster that is lost, flushing what nobody takes: whoever waits hears of it first."""
+    global _ending
+    _ending = threading.Thread(target=ray.shutdown, daemon=True)
+    _ending.start()
+    leave_first()
+
+
+def _await_end() -> None:
+    if _ending:
+        _ending.join()
+
+
+def _refuse_unreachable(address: str) -> None:
     """Ray would try for minutes; one look at the port tells."""
-    if not address or address in ("auto", "local"):
-        return
     host, _, port = address.rpartition(":")
     if "//" in address or not port.isdigit():
         raise InputError(

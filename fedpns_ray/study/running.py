@@ -15,6 +15,7 @@ from fedpns_ray.data import DATA_SETTINGS, build_population
 from fedpns_ray.data.sources import IMAGES, Samples, load
 from fedpns_ray.errors import InputError
 from fedpns_ray.recording import damage, is_over, parse_summary
+from fedpns_ray.runtime.loss import guarded
 from fedpns_ray.runtime.session import machines, machines_to_come, session
 from fedpns_ray.study.cuda_check import check_cuda
 from fedpns_ray.study.packing import pack
@@ -107,11 +108,11 @@ def run_study(
     if tried and not missing_trials(outcome.trials, storage):
         return outcome
     with session(address):
-        packing = pack(study, machines(whole=True) + machines_to_come())
+        packing = pack(study, guarded(machines, whole=True) + guarded(machines_to_come))
         samples = load_samples(study.trials)
         refuse_impossible(study.trials, samples)
-        terms = Terms(storage, share(samples), packing.plan, packing.cpu_fallback)
-        check_cuda(packing)
+        terms = Terms(storage, guarded(share, samples), packing.plan, packing.cpu_fallback)
+        guarded(check_cuda, packing)
         check_seen_by_all(storage)
         storage.write("study.yaml", study.text)  # from here on it is a study's folder
         if command:

@@ -29,17 +29,18 @@ from fedpns_ray.errors import InputError, LostError
 from fedpns_ray.study.storage import Storage
 
 LEFT_HERE = (
-    ".git",
-    ".venv",
-    "runs",
-    "data",
+    "/.git",
+    "/.venv",
+    "/data",
+    "/runs",
     "*.egg-info",
     "__pycache__",
+    ".hypothesis",
     ".mypy_cache",
-    ".ruff_cache",
     ".pytest_cache",
+    ".ruff_cache",
 )
-"""What is not shipped."""
+"""What is not shipped, as patterns of .gitignore: without its slash, `data` would leave fedpns_ray/data here, too."""
 PATIENCE = 60.0
 """Seconds without an answer after which the cluster counts as lost from sight."""
 BEGIN, END = "-----BEGIN STUDY-----", "-----END STUDY-----"

@@ -22,6 +22,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fedpns_ray.config import Experiment, folder_name
 from fedpns_ray.errors import InputError
+from fedpns_ray.runtime.loss import guarded, refuse_lost
 from fedpns_ray.study.packing import Packing
 from fedpns_ray.study.storage import Storage
 from fedpns_ray.study.study_file import Trial
@@ -98,7 +99,9 @@ def tune_trials(
                 verbose=2 if verbose else 0,
             ),
         )
-        tuner.fit()
+        guarded(tuner.fit)
+    if relay.errors:
+        refuse_lost()
     return relay.errors
 
 
@@ -182,14 +185,14 @@ def check_seen_by_all(storage: Storage) -> None:
     storage.write(mark, b"a study looks whether all its machines see this folder\n")
     try:
         look = ray.remote(num_cpus=0, max_retries=0)(_sees)
-        nodes = [node for node in ray.nodes() if node["Alive"]]
+        nodes = [node for node in guarded(ray.nodes) if node["Alive"]]
         answers = [
             look.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(
                 storage, mark
             )
             for node in nodes
         ]
-        for node, seen in zip(nodes, ray.get(answers), strict=True):
+        for node, seen in zip(nodes, guarded(ray.get, answers), strict=True):
             if seen is not True:
                 raise InputError(
                     f"out: {storage} is not seen by machine {node['NodeManagerHostname']} ({seen or 'it is not there'}); "

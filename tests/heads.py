@@ -1,0 +1,53 @@
+"""A Ray cluster as a user starts it: `ray start --head`, with folders and a port of its own."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import psutil
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+@contextlib.contextmanager
+def ray_head(environment):
+    """The head's process and its port."""
+    ray, port = str(Path(sys.executable).with_name("ray")), free_port()
+    temp = Path(f"/tmp/fp-{uuid.uuid4().hex[:6]}")  # sockets want a short path
+    head = subprocess.Popen(
+        [ray, "start", "--head", "--block", "--node-ip-address=127.0.0.1", f"--port={port}", "--num-cpus=2",
+         "--include-dashboard=false", "--dashboard-agent-listen-port=0", f"--temp-dir={temp}", "--disable-usage-stats"],
+        env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    try:
+        wait_for_child(head, "raylet")
+        yield head, port
+    finally:
+        head.terminate()
+        try:
+            head.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            os.killpg(head.pid, signal.SIGKILL)
+            head.wait()
+        shutil.rmtree(temp, ignore_errors=True)
+
+
+def wait_for_child(process, name, within=60):
+    deadline = time.monotonic() + within
+    while True:
+        for child in psutil.Process(process.pid).children():
+            if child.name() == name:
+                return child
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.1)

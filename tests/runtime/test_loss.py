@@ -1,0 +1,127 @@
+"""The control store is lost in the middle of a run or a study: one line, soon; and the folder goes on to the same bits."""
+
+import json
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from fedpns_ray import Experiment, run
+from fedpns_ray.errors import LostError
+from fedpns_ray.runtime import loss
+from tests.bench import Bench
+from tests.heads import ray_head, wait_for_child
+
+E = Experiment(strategy="fedpns", nodes=10, fraction=0.3, samples_per_node=400, epochs=2, rounds=300)
+STUDY = "base: {nodes: 10, fraction: 0.3, samples_per_node: 400, epochs: 2, rounds: 300}\nseeds: 1-2\n"
+LOST = "was lost (its control store has not answered for 10 s); the same command goes on\n"
+
+
+@pytest.fixture
+def store(monkeypatch):
+    """A port that answers until it is closed, looked at by somebody with less patience."""
+    monkeypatch.setattr(loss, "LOST_AFTER", 1.0)
+    monkeypatch.setattr(loss, "LOOK_EVERY", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+@pytest.fixture
+def cluster_there(store):
+    with loss.looked_after(f"127.0.0.1:{store.getsockname()[1]}", "the cluster"):
+        yield
+
+
+def test_a_guarded_call_is_a_call(cluster_there):
+    assert loss.guarded(divmod, 7, 2) == (3, 1) and loss.guarded(int, "11", base=2) == 3
+    with pytest.raises(ZeroDivisionError):
+        loss.guarded(divmod, 7, 0)
+
+
+def test_a_call_that_waits_for_a_lost_cluster_is_left_behind(cluster_there, store):
+    store.close()
+    began = time.monotonic()
+    with pytest.raises(LostError, match="the cluster was lost"):
+        loss.guarded(time.sleep, 60)
+    assert 0.9 < time.monotonic() - began < 5
+    for late in (lambda: loss.guarded(pytest.fail, "called"), loss.refuse_lost):
+        with pytest.raises(LostError):
+            late()
+
+
+def test_a_failure_while_the_store_is_silent_is_put_down_to_the_loss(cluster_there, store):
+    store.close()
+    with pytest.raises(LostError):
+        loss.guarded(divmod, 7, 0)
+
+
+def test_a_store_that_comes_back_was_not_lost(cluster_there, store):
+    address = store.getsockname()
+    store.close()
+    time.sleep(0.5)
+    with socket.create_server(address):
+        loss.guarded(time.sleep, 1.5)
+        loss.refuse_lost()
+
+
+def test_one_line_and_resumed_to_the_same_bits(tmp_path):
+    """Three at a time, since each takes its ten seconds: a run and a study on clusters, and a run on a Ray of its own."""
+    with ThreadPoolExecutor() as pool:
+        for done in [pool.submit(lose, tmp_path) for lose in (_run_on_a_cluster, _study_on_a_cluster, _run_on_its_own)]:
+            done.result()
+
+
+def _lose(bench, process, owner):
+    """Kill the control store that `owner` has started, and see how the command takes it."""
+    bench.wait_for_lines(process, 15)
+    wait_for_child(owner, "gcs_server").kill()
+    began = time.monotonic()
+    code, took = process.wait(timeout=60), time.monotonic() - began
+    out, err = process.communicate()
+    assert (code, out, err.count("\n")) == (1, "", 1) and err.startswith("fedpns: the Ray ") and err.endswith(LOST), err
+    assert took < 15
+    return err
+
+
+def _bench(folder, *arguments):
+    folder.mkdir()
+    (folder / "e.yaml").write_text(E.to_yaml())
+    (folder / "s.yaml").write_text(STUDY)
+    bench = Bench(folder, *arguments)
+    bench.environment["RAY_AUTH_MODE"] = "token"  # which Ray takes by itself for `auto`, not for an address
+    return bench
+
+
+def _run_on_a_cluster(folder):
+    bench = _bench(folder / "run", "run", "e.yaml", "--out", "r", "--json")
+    with ray_head(bench.environment) as (head, port):
+        said = _lose(bench, bench.start("--address", f"127.0.0.1:{port}"), head)
+    assert f":{port} was lost" in said
+    process = bench.start("--in-process")
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert json.loads(out)["weights_sha256"] == run(E).summary["weights_sha256"]
+
+
+def _study_on_a_cluster(folder):
+    bench = _bench(folder / "study", "study", "s.yaml", "--out", "s", "--json")
+    with ray_head(bench.environment) as (head, port):
+        _lose(bench, bench.start("--address", f"127.0.0.1:{port}"), head)
+    trials = sorted((bench.folder / "s" / "trials").iterdir())
+    assert trials and not any((trial / "summary.json").exists() for trial in trials)
+    process = bench.start()
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    for trial in trials:
+        e = Experiment.from_yaml(trial / "config.yaml")
+        digest = json.loads((trial / "summary.json").read_text())["weights_sha256"]
+        assert digest == run(e).summary["weights_sha256"]
+
+
+def _run_on_its_own(folder):
+    bench = _bench(folder / "own", "run", "e.yaml", "--rounds", "100000", "--out", "r", "--json")
+    process = bench.start()
+    assert "the Ray that was started for this run was lost" in _lose(bench, process, process)
+    left = [p.name() for p in bench.left_behind(within=5) if not p.name().endswith("Agent")]
+    assert not left and (bench.folder / "r" / "checkpoint.npz").stat().st_size
