@@ -41,7 +41,7 @@ def main() -> None:
     ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
     cluster.wait_for_nodes()
     e = Experiment(strategy="fedpns", dataset="mnist", model="mlr", nodes=NODES, fraction=0.1, rounds=20)
-    layout = Layout(actors=actors, gpus_per_actor=0.25, cpus_per_actor=0.1)
+    layout = Layout(actors=actors, gpus_per_actor=0.25, cpus_per_actor=0.1, cpu_fallback=True)  # GPUs by number only
     started, first, seen = time.perf_counter(), [], []
 
     def look(record: Record) -> None:
