@@ -19,7 +19,7 @@ from ray.cluster_utils import Cluster
 from ray.util import list_named_actors
 
 from fedpns_ray import Experiment, run
-from fedpns_ray.rounds import Record
+from fedpns_ray.core.run import Record
 from fedpns_ray.runtime.layout import Layout
 
 MACHINES, GPUS, NODES = 4, 4, 400

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedpns_ray.models import CNNM
+from fedpns_ray.core.models import CNNM
 from fedpns_ray.strategies.optimal_aggregation import Decision, gram_matrix, optimal_subset
 
 M, V, REPEATS = 10, 0.7, 7

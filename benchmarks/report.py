@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from fedpns_ray.config import folder_name
+from fedpns_ray.experiment import folder_name
 from fedpns_ray.recording import RunFolder, to_json
 from fedpns_ray.report.gathering import gather
 from fedpns_ray.report.page import write_page

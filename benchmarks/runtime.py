@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -24,17 +24,16 @@ import ray
 from ray.util import list_named_actors
 
 from fedpns_ray import Experiment, run
-from fedpns_ray.data import Population, build_population
-from fedpns_ray.hardware import hardware
-from fedpns_ray.rounds import Executor, Progress, Record, rounds
+from fedpns_ray.core.run import Record, Run
+from fedpns_ray.core.training import Worker, one_thread
+from fedpns_ray.core.work import Answer, Work
+from fedpns_ray.data import build_population
 from fedpns_ray.runtime.actor_group import ActorGroup
-from fedpns_ray.runtime.in_process import InProcessExecutor
+from fedpns_ray.runtime.dealer import Dealer
+from fedpns_ray.runtime.driver import begun
 from fedpns_ray.runtime.layout import Layout
 from fedpns_ray.runtime.node_actor import NodeActor
-from fedpns_ray.runtime.ray_executor import RayExecutor
 from fedpns_ray.runtime.session import session
-from fedpns_ray.strategies.parts import Nodes, Vector
-from fedpns_ray.training import Worker, one_thread
 
 
 def speed() -> None:
@@ -50,11 +49,8 @@ def speed() -> None:
             actors = [NodeActor.options(num_cpus=1).remote(e, shared, False) for _ in range(2)]  # type: ignore[attr-defined]
             ray.get([actor.describe.remote() for actor in actors])
             costs = population.sizes.astype(np.float64) * e.epochs
-            executors: list[Executor] = [
-                InProcessExecutor(worker, hardware("cpu")),
-                RayExecutor(ActorGroup(actors, print), Worker(e, population), hardware("cpu"), costs),
-            ]
-            runs = [_rounds(e, population, executor, worker.initial_weights) for executor in executors]
+            dealer = Dealer(ActorGroup(actors, print), worker, costs)
+            runs = [_records(begun(e, population, worker), answer) for answer in (worker.answer, dealer.answer)]
             pairs = list(zip(*runs, strict=True))[4:-1]
             alone, two = (statistics.median(pair[k]["seconds"] for pair in pairs) for k in (0, 1))
             print(
@@ -65,11 +61,10 @@ def speed() -> None:
                 ray.kill(actor)
 
 
-def _rounds(e: Experiment, population: Population, executor: Executor, weights: Vector) -> Iterator[Record]:
-    strategy = e.build_strategy()
-    nodes = Nodes(population.sizes, population.iid, e.per_round)
-    strategy.begin(nodes)
-    return rounds(e, nodes, strategy, executor, Progress(weights))
+def _records(run: Run, answer: Callable[[Work], Answer]) -> Iterator[Record]:
+    while (work := run.ask()) is not None:
+        if record := run.tell(answer(work)):
+            yield record
 
 
 def memory_of(mark: str, kind: str) -> dict[int, tuple[str, float]]:

@@ -6,7 +6,7 @@ from fedpns_ray.errors import DivergedError, InputError
 
 if TYPE_CHECKING:
     from fedpns_ray.api import Interrupted, run
-    from fedpns_ray.config import Experiment
+    from fedpns_ray.experiment import Experiment
     from fedpns_ray.result import Result, load
     from fedpns_ray.runtime.layout import Layout
 
@@ -14,7 +14,7 @@ __all__ = ["DivergedError", "Experiment", "InputError", "Interrupted", "Layout",
 __version__ = "0.1.0"
 
 _HOME = {
-    "Experiment": "config",
+    "Experiment": "experiment",
     "Interrupted": "api",
     "Layout": "runtime.layout",
     "Result": "result",

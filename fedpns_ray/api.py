@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from fedpns_ray.config import Experiment
+from fedpns_ray.core.run import Record, known_nodes
+from fedpns_ray.core.user_code import blamed_on
 from fedpns_ray.data import Population, build_population
 from fedpns_ray.errors import DivergedError, InputError
+from fedpns_ray.experiment import Experiment
 from fedpns_ray.recording import RunFolder, is_over
 from fedpns_ray.result import Result, load
-from fedpns_ray.rounds import Record, known_nodes
+from fedpns_ray.runtime.driver import CHECKPOINT_EVERY, Recording, follow
 from fedpns_ray.runtime.layout import Layout
-from fedpns_ray.runtime.server import CHECKPOINT_EVERY, follow
-from fedpns_ray.user_code import blamed_on
 
 
 class Interrupted(Exception):
@@ -49,20 +49,19 @@ def run(
         if finished:
             return _not_diverged(finished)
     population = _checked_population(experiment)
-    where = folder.path if folder else None
+    recording = Recording(folder.path if folder else None, checkpoint_every)
     if layout is None:
-        from fedpns_ray.runtime.in_process import serve_in_process
-        from fedpns_ray.training import one_thread
+        from fedpns_ray.core.training import one_thread
+        from fedpns_ray.runtime.in_process import in_process
 
         with one_thread():
-            serving = serve_in_process(experiment, population, where, checkpoint_every)
-            result = follow(serving, experiment.rounds, on_round, stop)
+            result = follow(in_process(experiment, population, recording), on_round, stop)
     else:
         from fedpns_ray.runtime.ray_run import run_on_ray
         from fedpns_ray.runtime.session import session
 
         with session(address):
-            result = run_on_ray(experiment, population, layout, where, on_round, stop, say, timeline, checkpoint_every)
+            result = run_on_ray(experiment, population, layout, recording, on_round, stop, say, timeline)
     if result is None:
         raise Interrupted
     return _not_diverged(result)
@@ -104,9 +103,11 @@ def _checked_population(experiment: Experiment) -> Population:
 
 def check_fits(experiment: Experiment, population: Population) -> None:
     """An InputError if the model or the strategy cannot work with this population."""
-    from fedpns_ray.models import build_model
+    from fedpns_ray.core.models import CohortModel, FlatModel, build_model, refuse_unvectorisable
 
     module = build_model(experiment.model, population.samples.shape, population.samples.classes, experiment.seed)
+    if experiment.vectorize == "on" and not isinstance(module, CohortModel):
+        refuse_unvectorisable(experiment.model, FlatModel(module), population.samples.shape)
     payload = 4 * sum(p.numel() for p in module.parameters() if p.requires_grad)
     with blamed_on(experiment.user_packages):
-        experiment.build_strategy().begin(known_nodes(experiment, population, payload))
+        experiment.build_strategy().begin(known_nodes(experiment, population.sizes, population.iid, payload))

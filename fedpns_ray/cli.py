@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 from fedpns_ray import cli_report, cli_study
-from fedpns_ray.config import DATASETS, Experiment, as_folder, drop_idle, folder_name, overridden
 from fedpns_ray.errors import InputError, LostError
+from fedpns_ray.experiment import DATASETS, Experiment, as_folder, drop_idle, folder_name, overridden
 from fedpns_ray.leaving import leave_when_done
 from fedpns_ray.runtime.layout import Layout
 from fedpns_ray.strategies import PARTS, PRESETS, describe_default, find_part, known_parameters, parameters_of

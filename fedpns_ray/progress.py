@@ -7,8 +7,8 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from fedpns_ray.config import Experiment
-from fedpns_ray.rounds import Record
+from fedpns_ray.core.run import Record
+from fedpns_ray.experiment import Experiment
 
 
 class Bars:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from fedpns_ray.config import Experiment, setting_name
+from fedpns_ray.experiment import Experiment, setting_name
 
 STRATEGIES = {"FedPNS": "fedpns", "FedAvg": "fedavg", "BN2": "bn2", "Optimal Aggregation": "optimal-aggregation"}
 QUANTITIES = {"test accuracy (%)": "test_accuracy", "training loss": "test_loss"}

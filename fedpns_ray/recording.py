@@ -31,11 +31,11 @@ from numpy.typing import NDArray
 from tensorboardX import SummaryWriter
 
 from fedpns_ray import __version__
-from fedpns_ray.config import Experiment
+from fedpns_ray.core.interfaces import Vector
+from fedpns_ray.core.run import Record, State
 from fedpns_ray.errors import InputError
+from fedpns_ray.experiment import Experiment
 from fedpns_ray.hardware import Hardware
-from fedpns_ray.rounds import Progress, Record
-from fedpns_ray.strategies.parts import Strategy, Vector
 from fedpns_ray.yaml_file import read_yaml
 
 Summary = dict[str, Any]
@@ -119,11 +119,11 @@ class RunFolder:
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def open(self, experiment: Experiment, progress: Progress, strategy: Strategy) -> None:
-        """Begin, or go on from the last checkpoint: fills in `progress` and the strategy's state.
+    def open(self, experiment: Experiment) -> State:
+        """Begin, or resume: gives back the last checkpoint, empty for a run from the start.
 
-        What was recorded after the checkpoint is done again, to the same bits; without a
-        checkpoint that can be read, or with fewer records than it stands for, the run begins anew.
+        What was recorded after the checkpoint is done again, to the same bits; without a checkpoint that can be read,
+        or with fewer records than it stands for, the run starts over.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -132,14 +132,14 @@ class RunFolder:
         except OSError as error:
             raise InputError(f"out: {self.path} cannot be written to ({error.strerror})") from None
         state, records = self._read_checkpoint(), self.records()
-        if state and len(records) >= int(state["round"]) and not self._records_damaged():
-            progress.weights, progress.round = state["weights"], int(state["round"])
-            strategy.load_state_dict({key: value for key, value in state.items() if "." in key})
+        if len(records) < int(state.get("round", 0)) or self._records_damaged():
+            state = {}
+        done = int(state.get("round", 0))
         (self.path / "summary.json").unlink(missing_ok=True)  # written again at the end
-        standing = records[: progress.round]
-        _write(self.path / "rounds.jsonl", b"".join(to_json(record) for record in standing))
+        _write(self.path / "rounds.jsonl", b"".join(to_json(record) for record in records[:done]))
         self._lines = (self.path / "rounds.jsonl").open("ab")
-        self._events = SummaryWriter(str(self.path), purge_step=progress.round + 1, write_to_disk=True)
+        self._events = SummaryWriter(str(self.path), purge_step=done + 1, write_to_disk=True)
+        return state
 
     def _records_damaged(self) -> bool:
         """Of a run that was over: its checkpoint stands for records that are not there any more."""
@@ -148,7 +148,7 @@ class RunFolder:
         except InputError:  # half a summary says nothing; what the checkpoint stands for is counted
             return False
 
-    def _read_checkpoint(self) -> dict[str, NDArray[Any]]:
+    def _read_checkpoint(self) -> State:
         try:
             with np.load(self.path / "checkpoint.npz") as state:
                 found = {key: state[key] for key in state.files}
@@ -189,14 +189,13 @@ class RunFolder:
             if isinstance(value, float):
                 self._events.add_scalar(key, value, record["round"])
 
-    def checkpoint(self, progress: Progress, strategy: Strategy) -> None:
+    def checkpoint(self, state: State) -> None:
         """Records first: a checkpoint never stands for more than rounds.jsonl holds."""
         self._refuse_if_taken()
         os.fsync(self._lines.fileno())
-        arrays = {"weights": progress.weights, "round": np.int64(progress.round), **strategy.state_dict()}
         partial = self.path / "checkpoint.partial.npz"
         with partial.open("wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
+            np.savez(file, **state)  # type: ignore[arg-type]
             file.flush()
             os.fsync(file.fileno())
         partial.replace(self.path / "checkpoint.npz")

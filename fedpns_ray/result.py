@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from fedpns_ray.config import Experiment
+from fedpns_ray.core.interfaces import Vector
+from fedpns_ray.core.run import Record
 from fedpns_ray.errors import InputError
+from fedpns_ray.experiment import Experiment
 from fedpns_ray.recording import RunFolder
-from fedpns_ray.rounds import Record
-from fedpns_ray.strategies.parts import Vector
 
 if TYPE_CHECKING:
     from torch import nn
@@ -39,8 +39,8 @@ class Result:
         """The final model as a torch module; of a run that diverged, the last finite one."""
         import torch
 
+        from fedpns_ray.core.models import FlatModel, build_model
         from fedpns_ray.data import build_population
-        from fedpns_ray.models import FlatModel, build_model
 
         samples = build_population(self.experiment).samples
         flat = FlatModel(build_model(self.experiment.model, samples.shape, samples.classes, self.experiment.seed))

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from fedpns_ray.config import Experiment
+from fedpns_ray.experiment import Experiment
 from fedpns_ray.study.estimate import Workload, workload
 from fedpns_ray.study.packing import Packing
 from fedpns_ray.study.study_file import Study, Trial

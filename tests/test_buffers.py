@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 from fedpns_ray import Experiment, InputError, run, training
+from fedpns_ray.core.models import MLR, FlatModel, build_model
+from fedpns_ray.core.training import Worker, one_thread
 from fedpns_ray.data import build_population
-from fedpns_ray.models import MLR, FlatModel, build_model
-from fedpns_ray.training import Worker, one_thread
 
 
 class Linear(nn.Module):

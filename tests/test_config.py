@@ -3,7 +3,7 @@
 import pytest
 
 from fedpns_ray import Experiment, InputError
-from fedpns_ray.config import drop_idle
+from fedpns_ray.experiment import drop_idle
 
 
 def test_defaults_are_those_of_section_v():

@@ -8,9 +8,9 @@ import pytest
 
 from fedpns_ray import Experiment, InputError, run
 from fedpns_ray.cli import main
-from fedpns_ray.config import drop_idle, folder_name
-from fedpns_ray.devices import DEEPEST_FADE, from_file, log_normal
-from fedpns_ray.ledger import Ledger
+from fedpns_ray.core.costs import Ledger
+from fedpns_ray.core.devices import DEEPEST_FADE, from_file, log_normal
+from fedpns_ray.experiment import drop_idle, folder_name
 from fedpns_ray.strategies.bn2 import LargestNormSelection
 from fedpns_ray.strategies.fedavg import RandomSelection
 from tests.strategies.made import devices, nodes, updates

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedpns_ray import Experiment, run
-from fedpns_ray.diagnostics import delta, gammas, theory
+from fedpns_ray.core.theory import delta, gammas, theory
 
 RECORDS = [
     {"drawn": [0, 2], "gradient_norms": [3.0, 4.0], "gradient_norm_of_mean": 2.5, "probability": [0.25] * 4, "expectation": 1.0, "expectation_after": 2.0},

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from fedpns_ray import Experiment, InputError
-from fedpns_ray.models import FlatModel, build_model
+from fedpns_ray.core.models import FlatModel, build_model
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedpns_ray import Experiment, load, run
-from fedpns_ray.config import folder_name, setting_name
+from fedpns_ray.experiment import folder_name, setting_name
 from fedpns_ray.report.gathering import gather
 from fedpns_ray.study.study_file import read_study
 

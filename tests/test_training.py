@@ -6,10 +6,10 @@ import torch
 import torch.nn.functional as F
 
 from fedpns_ray import Experiment
+from fedpns_ray.core.models import build_model
+from fedpns_ray.core.streams import stream, torch_seed
+from fedpns_ray.core.training import TEST_CHUNK, Worker, one_thread
 from fedpns_ray.data import build_population
-from fedpns_ray.models import build_model
-from fedpns_ray.streams import stream, torch_seed
-from fedpns_ray.training import TEST_CHUNK, Worker, one_thread
 
 
 @pytest.fixture(autouse=True)

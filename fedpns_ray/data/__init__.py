@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedpns_ray.config import Experiment
+from fedpns_ray.core.streams import stream
 from fedpns_ray.data import partitions
 from fedpns_ray.data.population import Population, from_lists
 from fedpns_ray.data.sources import Samples, load
 from fedpns_ray.data.synthetic import synthetic
-from fedpns_ray.streams import stream
+from fedpns_ray.experiment import Experiment
 
 __all__ = ["DATA_SETTINGS", "Population", "build_population", "count_iid"]
 

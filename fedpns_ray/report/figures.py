@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fedpns_ray.config import setting_name
 from fedpns_ray.errors import InputError
+from fedpns_ray.experiment import setting_name
 from fedpns_ray.published import Panel, figures, published, triples
 from fedpns_ray.report.comparison import COLOURS
 from fedpns_ray.report.gathering import Gathered

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from fedpns_ray.config import Experiment, folder_name
+from fedpns_ray.core.run import Record
 from fedpns_ray.data import count_iid
 from fedpns_ray.errors import InputError
+from fedpns_ray.experiment import Experiment, folder_name
 from fedpns_ray.recording import RunFolder, diverged_in, is_over
-from fedpns_ray.rounds import Record
 from fedpns_ray.strategies import KINDS
 from fedpns_ray.study.results import Results, tabulate
 from fedpns_ray.study.storage import COMMANDS, Storage

@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from fedpns_ray import __version__
-from fedpns_ray.config import Experiment, setting_name
+from fedpns_ray.core.theory import theory
 from fedpns_ray.data import DATA_SETTINGS, build_population
 from fedpns_ray.data.sources import IMAGES, Samples, load
-from fedpns_ray.diagnostics import theory
 from fedpns_ray.errors import InputError
+from fedpns_ray.experiment import Experiment, setting_name
 from fedpns_ray.published import published
 from fedpns_ray.report.comparison import COLOURS
 from fedpns_ray.report.gathering import Gathered, Run

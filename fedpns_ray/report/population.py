@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fedpns_ray.config import Experiment
 from fedpns_ray.data import Population
+from fedpns_ray.experiment import Experiment
 
 
 def picture_formats() -> tuple[str, ...]:

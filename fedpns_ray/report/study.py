@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fedpns_ray.config import Experiment, drop_idle
+from fedpns_ray.experiment import Experiment, drop_idle
 from fedpns_ray.published import published
 from fedpns_ray.report.comparison import COLOURS
 from fedpns_ray.statistics import interval

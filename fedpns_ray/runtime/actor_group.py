@@ -71,15 +71,15 @@ class ActorGroup:
 
     def run(
         self,
-        deal: Callable[[Sequence[int]], dict[int, Share]],
+        whole: Share,
+        deal: Callable[[Share, Sequence[int]], dict[int, Share]],
         call: Callable[[Any, Share], Any],
-        split: Callable[[Share, Sequence[int]], dict[int, Share]],
     ) -> list[Any]:
-        """Deal shares to the actors present, call each once, and give back all results.
+        """Deal the whole to the actors present, call each once, and give back all results.
 
-        `split` deals a lost actor's share again, over those that are left.
+        A lost actor's share is dealt again, over those that are left.
         """
-        waiting = self._call_all(deal(self._wait_for_anyone()), call)
+        waiting = self._call_all(deal(whole, self._wait_for_anyone()), call)
         results = []
         while waiting:
             (done, *_), _ = ray.wait(list(waiting), num_returns=1)
@@ -89,7 +89,7 @@ class ActorGroup:
             except (RayActorError, ObjectLostError):  # the actor, or the machine that held its answer
                 if position not in self._away:
                     self._lose(position)
-                waiting |= self._call_all(split(share, self._wait_for_anyone()), call)
+                waiting |= self._call_all(deal(share, self._wait_for_anyone()), call)
         return results
 
     def _call_all(self, shares: dict[int, Share], call: Callable[[Any, Share], Any]) -> dict[Any, tuple[int, Share]]:

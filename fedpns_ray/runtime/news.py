@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from typing import NamedTuple
 
-from fedpns_ray.rounds import Record
+from fedpns_ray.core.run import Record
 
 KEPT = 1000
 """Records kept for readers, who ask several times a second."""

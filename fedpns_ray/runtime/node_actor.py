@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
-import numpy as np
 import ray
 import torch
-from numpy.typing import NDArray
 
-from fedpns_ray.config import Experiment
+from fedpns_ray.core.interfaces import Vector
+from fedpns_ray.core.training import Worker
+from fedpns_ray.core.user_code import blamed_on
+from fedpns_ray.core.work import Answer, Work
 from fedpns_ray.data import Population
 from fedpns_ray.errors import InputError
+from fedpns_ray.experiment import Experiment
 from fedpns_ray.hardware import hardware
-from fedpns_ray.rounds import Clock
-from fedpns_ray.strategies.parts import Updates, Vector
-from fedpns_ray.training import Worker
-from fedpns_ray.user_code import blamed_on
 
 
 def assigned_device(cpu_fallback: bool) -> str:
@@ -38,18 +36,6 @@ def assigned_device(cpu_fallback: bool) -> str:
         f"gpus: a share of a GPU is assigned on {socket.gethostname()}, but torch sees no CUDA there; install a CUDA "
         "build of torch and its driver, ask for no GPU (gpus_per_actor or gpus_per_trial 0), or set cpu_fallback"
     )
-
-
-class Work(NamedTuple):
-    """What an actor gives back for its part of a round."""
-
-    updates: Updates | None
-    chunks: tuple[int, ...]
-    """Of the test set."""
-    tested: NDArray[np.float64]
-    """A row for each of them."""
-    seconds: tuple[float, float]
-    """Spent on training and on testing."""
 
 
 @ray.remote
@@ -83,18 +69,7 @@ class NodeActor:
             "pid": os.getpid(),
         }
 
-    def work(self, weights: Vector, round: int, node_ids: Sequence[int], test_chunks: Sequence[int]) -> Work:
-        """This actor's part of a round: some nodes trained, some chunks of the test set, on the same weights."""
-        clock = Clock()
+    def answer(self, weights: Vector, share: Work) -> Answer:
+        """To this actor's share of a piece of work; the weights come beside it, from the object store if they are large."""
         with blamed_on(self._experiment.user_packages):
-            updates = self._worker.train(weights, round, node_ids) if node_ids else None
-            train = clock.lap()
-            tested = self._worker.test(weights, test_chunks)
-        return Work(updates, tuple(test_chunks), tested, (train, clock.lap()))
-
-    def local_losses(
-        self, weights: Vector, round: int, node_ids: Sequence[int], samples: int | None
-    ) -> dict[int, float]:
-        with blamed_on(self._experiment.user_packages):
-            losses = self._worker.local_losses(weights, round, node_ids, samples)
-        return dict(zip(node_ids, losses.tolist(), strict=True))
+            return self._worker.answer(replace(share, weights=weights))

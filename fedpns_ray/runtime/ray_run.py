@@ -14,14 +14,16 @@ from ray.exceptions import ActorUnavailableError, RayActorError, RayError, RayTa
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from fedpns_ray.config import Experiment
+from fedpns_ray.core.run import Record
 from fedpns_ray.data import Population
 from fedpns_ray.errors import InputError, LostError
+from fedpns_ray.experiment import Experiment
 from fedpns_ray.result import Result
-from fedpns_ray.rounds import Record
+from fedpns_ray.runtime.driver import Recording
 from fedpns_ray.runtime.layout import Layout, Plan, plan
 from fedpns_ray.runtime.loss import guarded
 from fedpns_ray.runtime.news import News
+from fedpns_ray.runtime.node_actors import Place
 from fedpns_ray.runtime.server_actor import ServerActor
 from fedpns_ray.runtime.session import machines
 
@@ -42,12 +44,11 @@ def run_on_ray(
     experiment: Experiment,
     population: Population,
     layout: Layout,
-    out: Path | None,
+    recording: Recording,
     on_round: Callable[[Record], None],
     stop: Callable[[], bool],
     say: Callable[[str], None],
     timeline: Path | None,
-    checkpoint_every: int,
 ) -> Result | None:
     """Run an experiment on the Ray that is initialised; None if it was asked to stop before its end."""
     planned = _planned(layout, experiment, say)
@@ -61,7 +62,7 @@ def run_on_ray(
             max_restarts=SERVER_RESTARTS,
             scheduling_strategy=NodeAffinitySchedulingStrategy(context.get_node_id(), soft=False),  # where `out` is
         ).remote
-        server = guarded(start, experiment, planned, group, out, name, checkpoint_every)
+        server = guarded(start, experiment, Place(planned, group, name), recording)
         try:
             result = _follow(server, guarded(ray.put, population), on_round, stop, say)
             if timeline:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import os
 import threading
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import ray
 import torch
 from ray.util.metrics import Gauge
-from ray.util.placement_group import PlacementGroup
 
-from fedpns_ray.config import Experiment
+from fedpns_ray.core.run import Record
+from fedpns_ray.experiment import Experiment
 from fedpns_ray.result import Result
-from fedpns_ray.rounds import Record
-from fedpns_ray.runtime.layout import Plan
+from fedpns_ray.runtime.driver import Recording, follow
 from fedpns_ray.runtime.news import News, Newsroom
-from fedpns_ray.runtime.on_actors import serve_on_actors
-from fedpns_ray.runtime.server import follow
+from fedpns_ray.runtime.node_actors import Place, on_node_actors
 
 
 @ray.remote
@@ -27,41 +25,24 @@ class ServerActor:
 
     What those threads share is the newsroom, which has a lock, and the stop event; everything else belongs to `run`.
 
-    If its process is lost, Ray starts it again and calls `run` again, which goes on from the folder's checkpoint.
+    If its process is lost, Ray starts it again; whoever follows it calls `run` again, which resumes from the folder's checkpoint.
     """
 
-    def __init__(
-        self,
-        experiment: Experiment,
-        plan: Plan,
-        group: PlacementGroup,
-        out: Path | None,
-        name: str,
-        checkpoint_every: int,
-    ) -> None:
+    def __init__(self, experiment: Experiment, place: Place, recording: Recording) -> None:
         torch.set_num_threads(1)
-        self._experiment, self._plan, self._placement, self._out, self._name = experiment, plan, group, out, name
-        self._checkpoint_every = checkpoint_every
+        self._experiment, self._place, self._recording = experiment, place, recording
         self._stop = threading.Event()
         self._newsroom = Newsroom()
-        self._tell_gauges = _gauges(name)
+        self._tell_gauges = _gauges(place.name)
 
     def run(self, population: list[Any]) -> Result | None:
         """`population` is a reference within a list, so that it is passed on as a reference."""
         (reference,) = population
-        restarted = ray.get_runtime_context().was_current_actor_reconstructed  # the old actors may still be there
-        name = f"{self._name}, restarted in {os.getpid()}" if restarted else self._name
-        serving = serve_on_actors(
-            self._experiment,
-            reference,
-            self._plan,
-            self._placement,
-            name,
-            self._out,
-            self._checkpoint_every,
-            self._newsroom.say,
-        )
-        return follow(serving, self._experiment.rounds, self._on_round, self._stop.is_set)
+        place = self._place
+        if ray.get_runtime_context().was_current_actor_reconstructed:  # the old actors may still be there
+            place = replace(place, name=f"{place.name}, restarted in {os.getpid()}")
+        with on_node_actors(self._experiment, reference, place, self._recording, self._newsroom.say) as driver:
+            return follow(driver, self._on_round, self._stop.is_set)
 
     def _on_round(self, record: Record) -> None:
         self._newsroom.add(record)

@@ -6,12 +6,12 @@ class and one line in `PARTS`; a part of your own needs no line: name it by its 
 
 from __future__ import annotations
 
-import importlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
+from fedpns_ray.core.interfaces import Aggregation, Nodes, Objective, Outcome, Part, Selection, Strategy, Updates
+from fedpns_ray.core.user_code import import_path
 from fedpns_ray.errors import InputError
 from fedpns_ray.strategies.bn2 import BestChannelLargestNormSelection, BestChannelSelection, LargestNormSelection
 from fedpns_ray.strategies.cmfl import RelevantSelection
@@ -25,7 +25,6 @@ from fedpns_ray.strategies.norm_sampling import NormSamplingSelection
 from fedpns_ray.strategies.oort import OortSelection
 from fedpns_ray.strategies.optimal_aggregation import OptimalAggregation
 from fedpns_ray.strategies.optimal_sampling import OptimalSamplingSelection
-from fedpns_ray.strategies.parts import Aggregation, Nodes, Objective, Outcome, Part, Selection, Strategy, Updates
 from fedpns_ray.strategies.pns import ProbabilisticSelection
 from fedpns_ray.strategies.power_of_choice import PowerOfChoiceSelection
 
@@ -108,18 +107,6 @@ PRESETS: dict[str, Preset] = {
     "bc-bn2": Preset("of the best channels, the largest updates (Amiri 2021)", selection="best-channel-largest-norm"),
     "oort": Preset("utility from loss and speed, with exploration (Lai 2021)", selection="oort"),
 }
-
-
-def import_path(path: str, field: str) -> Any:
-    """The object that `package.module:Name` names."""
-    module, _, name = path.partition(":")
-    if not re.fullmatch(r"[\w.]*\w", module) or not name.isidentifier():
-        raise InputError(f"{field}: {path!r} is not allowed; it must be like package.module:Name")
-    try:
-        return getattr(importlib.import_module(module), name)
-    except Exception as error:  # the module is the user's: whatever it raises is for them to see
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise InputError(f"{field}: {path} cannot be imported ({reason})") from error
 
 
 def find_preset(name: str) -> Preset:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fedpns_ray.core.interfaces import Nodes, Probe, Selection, Updates
 from fedpns_ray.errors import InputError
 from fedpns_ray.strategies.candidates import CandidateSelection, largest
-from fedpns_ray.strategies.parts import Nodes, Probe, Selection, Updates
 
 
 class LargestNormSelection(CandidateSelection):

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from fedpns_ray.core.interfaces import Nodes, Outcome, Updates
 from fedpns_ray.strategies.fedavg import RandomSelection
-from fedpns_ray.strategies.parts import Nodes, Outcome, Updates
 
 
 class RelevantSelection(RandomSelection):

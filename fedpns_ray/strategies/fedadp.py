@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from fedpns_ray.strategies.parts import Aggregation, CheckLoss, Nodes, Outcome, Updates, Vector, average
+from fedpns_ray.core.interfaces import Aggregation, CheckLoss, Nodes, Outcome, Updates, Vector, average
 
 
 class AdaptiveAggregation(Aggregation):

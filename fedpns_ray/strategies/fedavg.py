@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpns_ray.errors import InputError
-from fedpns_ray.strategies.parts import (
+from fedpns_ray.core.interfaces import (
     Aggregation,
     CheckLoss,
     Nodes,
@@ -20,6 +19,7 @@ from fedpns_ray.strategies.parts import (
     Vector,
     average,
 )
+from fedpns_ray.errors import InputError
 
 
 class RandomSelection(Selection):

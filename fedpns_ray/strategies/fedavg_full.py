@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedpns_ray.strategies.parts import Aggregation, CheckLoss, Nodes, Outcome, Updates, Vector, average
+from fedpns_ray.core.interfaces import Aggregation, CheckLoss, Nodes, Outcome, Updates, Vector, average
 
 
 class AllNodesAggregation(Aggregation):

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import NonNegativeFloat, PositiveInt
 
+from fedpns_ray.core.interfaces import Nodes, Probe, Selection
 from fedpns_ray.errors import InputError
 from fedpns_ray.strategies.fedavg import uniform
-from fedpns_ray.strategies.parts import Nodes, Probe, Selection
 
 
 class DeadlineSelection(Selection):

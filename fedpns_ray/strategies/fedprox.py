@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field, NonNegativeFloat
 
-from fedpns_ray.strategies.parts import Objective
+from fedpns_ray.core.interfaces import Objective
 
 
 class ProximalObjective(Objective):

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from fedpns_ray.core.interfaces import Nodes, Updates
 from fedpns_ray.strategies.candidates import CandidateSelection, weighted_norms
-from fedpns_ray.strategies.parts import Nodes, Updates
 
 BISECTIONS = 200
 """More than float64 can tell apart; a fixed number, so that the bits are always the same."""

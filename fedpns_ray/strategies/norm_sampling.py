@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedpns_ray.core.interfaces import Updates
 from fedpns_ray.strategies.candidates import CandidateSelection
 from fedpns_ray.strategies.fedavg import by_probability
-from fedpns_ray.strategies.parts import Updates
 
 
 class NormSamplingSelection(CandidateSelection):

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
-from fedpns_ray.strategies.parts import Aggregation, CheckLoss, Outcome, Updates, Vector, average
+from fedpns_ray.core.interfaces import Aggregation, CheckLoss, Outcome, Updates, Vector, average
 
 Matrix = NDArray[Any]
 """A Gram matrix: of float64, or of exact fractions."""

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from fedpns_ray.core.interfaces import Updates
 from fedpns_ray.strategies.candidates import CandidateSelection, weighted_norms
-from fedpns_ray.strategies.parts import Updates
 
 
 class OptimalSamplingSelection(CandidateSelection):

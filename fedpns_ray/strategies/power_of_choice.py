@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import PositiveInt
 
+from fedpns_ray.core.interfaces import Nodes, Outcome, Probe, Selection, Updates
 from fedpns_ray.errors import InputError
 from fedpns_ray.strategies.fedavg import by_probability
-from fedpns_ray.strategies.parts import Nodes, Outcome, Probe, Selection, Updates
 
 
 class PowerOfChoiceSelection(Selection):

@@ -8,14 +8,14 @@ from typing import Any
 
 import ray
 
-from fedpns_ray.config import Experiment
+from fedpns_ray.core.training import one_thread
 from fedpns_ray.data import build_population
+from fedpns_ray.experiment import Experiment
 from fedpns_ray.runtime.actor_group import answers
-from fedpns_ray.runtime.in_process import serve_in_process
+from fedpns_ray.runtime.in_process import in_process
 from fedpns_ray.runtime.node_actor import assigned_device
 from fedpns_ray.study.packing import Packing, drawn
 from fedpns_ray.study.study_file import Trial
-from fedpns_ray.training import one_thread
 
 Workload = tuple[Any, ...]
 WARM_UP = 1
@@ -61,5 +61,6 @@ def _seconds_a_round(experiment: Experiment, samples: list[Any], cpu_fallback: b
     e = experiment.but(rounds=WARM_UP + TIMED)
     with one_thread():
         population = build_population(e, ray.get(samples[0]) if samples else None)
-        records = list(serve_in_process(e, population, None, e.rounds, assigned_device(cpu_fallback)))
+        with in_process(e, population, device=assigned_device(cpu_fallback)) as driver:
+            records = [record for _ in range(e.rounds) if (record := driver.step())]
     return statistics.median(record["seconds"] for record in records[WARM_UP:])

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedpns_ray.config import Experiment
 from fedpns_ray.errors import InputError
+from fedpns_ray.experiment import Experiment
 from fedpns_ray.runtime.layout import ACTORS_PER_GPU, Machine, Plan, plan
 from fedpns_ray.study.study_file import Study
 

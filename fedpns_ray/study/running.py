@@ -10,10 +10,10 @@ import ray
 from ray import tune
 
 from fedpns_ray.api import check_fits
-from fedpns_ray.config import Experiment, folder_name
 from fedpns_ray.data import DATA_SETTINGS, build_population
 from fedpns_ray.data.sources import IMAGES, Samples, load
 from fedpns_ray.errors import InputError
+from fedpns_ray.experiment import Experiment, folder_name
 from fedpns_ray.recording import damage, is_over, parse_summary
 from fedpns_ray.runtime.loss import guarded
 from fedpns_ray.runtime.session import machines, machines_to_come, session

@@ -17,7 +17,7 @@ from ray import tune
 from ray.tune.schedulers import ASHAScheduler
 from ray.tune.search.optuna import OptunaSearch
 
-from fedpns_ray.config import Experiment
+from fedpns_ray.experiment import Experiment
 from fedpns_ray.study.packing import Packing
 from fedpns_ray.study.storage import Storage
 from fedpns_ray.study.study_file import Search, Study

@@ -22,8 +22,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, field_validator
 
-from fedpns_ray.config import Experiment, as_folder, drop_idle, folder_name, names_user_code
 from fedpns_ray.errors import InputError
+from fedpns_ray.experiment import Experiment, as_folder, drop_idle, folder_name, names_user_code
 from fedpns_ray.runtime.layout import Layout
 from fedpns_ray.strategies import KINDS, known_parameters
 from fedpns_ray.yaml_file import Key, YamlFile

@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,16 +21,16 @@ import torch
 from ray import tune
 from ray.util.placement_group import get_current_placement_group
 
-from fedpns_ray.config import Experiment, folder_name
+from fedpns_ray.core.run import Record
 from fedpns_ray.data import build_population
 from fedpns_ray.errors import InputError
+from fedpns_ray.experiment import Experiment, folder_name
 from fedpns_ray.recording import RunFolder
-from fedpns_ray.rounds import Record
-from fedpns_ray.runtime.in_process import serve_in_process
+from fedpns_ray.runtime.driver import Driver, Recording
+from fedpns_ray.runtime.in_process import in_process
 from fedpns_ray.runtime.layout import Plan
 from fedpns_ray.runtime.node_actor import assigned_device
-from fedpns_ray.runtime.on_actors import serve_on_actors
-from fedpns_ray.runtime.server import CHECKPOINT_EVERY, Serving
+from fedpns_ray.runtime.node_actors import Place, on_node_actors
 from fedpns_ray.study.storage import Storage
 
 REPORT_EVERY = 1.0
@@ -94,29 +95,31 @@ class TrialRun(tune.Trainable):
         self._diverged = False
         for record in _standing(RunFolder(out)):
             self._note(record)
-        self._serving: Serving | None = self._serve(out)
+        self._held = ExitStack()
+        self._driver: Driver | None = self._held.enter_context(self._start(out))
 
-    def _serve(self, out: Path) -> Serving:
-        e, plan = self._experiment, self._terms.plan
+    def _start(self, out: Path) -> Driver:
+        e, plan, recording = self._experiment, self._terms.plan, Recording(out)
         reference = self._terms.samples.get(e.dataset)
         population = build_population(e, ray.get(reference) if reference is not None else None)
         if plan is None:
-            return serve_in_process(e, population, out, CHECKPOINT_EVERY, assigned_device(self._terms.cpu_fallback))
-        name = f"{folder_name(e)} ({os.getpid()}-{next(_numbers)})"
-        placement = get_current_placement_group()
-        return serve_on_actors(e, ray.put(population), plan, placement, name, out, CHECKPOINT_EVERY, print)
+            return in_process(e, population, recording, assigned_device(self._terms.cpu_fallback))
+        place = Place(plan, get_current_placement_group(), f"{folder_name(e)} ({os.getpid()}-{next(_numbers)})")
+        return self._held.enter_context(on_node_actors(e, ray.put(population), place, recording, print))
 
     def step(self) -> dict[str, Any]:
-        assert self._serving is not None
+        assert self._driver is not None
         until = time.monotonic() + (0 if self._terms.target else REPORT_EVERY)
         done = False
         while not done:
             if self._reached:
                 done = True
                 break
-            try:
-                self._note(next(self._serving))
-            except StopIteration:
+            record = self._driver.step()
+            if record:
+                self._note(record)
+            else:
+                self._driver.finish()
                 done = True
             if time.monotonic() >= until:
                 break
@@ -152,10 +155,10 @@ class TrialRun(tune.Trainable):
 
     def _end(self) -> None:
         """Leave the run folder whole: finished, or with a checkpoint where it stands."""
-        if self._serving is None:
+        if self._driver is None:
             return
-        self._serving.close()
-        self._serving = None
+        self._driver = None
+        self._held.close()
         if self._scratch:
             self._terms.storage.push(self._folder, self._scratch)
             shutil.rmtree(self._scratch, ignore_errors=True)

@@ -20,8 +20,8 @@ from ray.tune import Callback, CheckpointConfig, FailureConfig, RunConfig, Stopp
 from ray.tune.execution.placement_groups import PlacementGroupFactory
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from fedpns_ray.config import Experiment, folder_name
 from fedpns_ray.errors import InputError
+from fedpns_ray.experiment import Experiment, folder_name
 from fedpns_ray.runtime.loss import guarded, refuse_lost
 from fedpns_ray.study.packing import Packing
 from fedpns_ray.study.storage import Storage

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedpns_ray import Experiment, InputError
+from fedpns_ray.core.streams import stream
 from fedpns_ray.data import build_population, partitions
 from fedpns_ray.data.synthetic import FEATURES
-from fedpns_ray.streams import stream
 
 LABELS = np.repeat(np.arange(10), 300)
 

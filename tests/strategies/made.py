@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fedpns_ray.devices import Devices
-from fedpns_ray.strategies.parts import Nodes, Updates
+from fedpns_ray.core.devices import Devices
+from fedpns_ray.core.interfaces import Nodes, Updates
 
 
 def devices(speed, uplink, samples=100, payload=1000, fading=False):

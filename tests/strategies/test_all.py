@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedpns_ray import Experiment, InputError, Interrupted, run
+from fedpns_ray import DivergedError, Experiment, InputError, Interrupted, run
 from fedpns_ray.cli import main
 from fedpns_ray.strategies import PARTS, PRESETS, Preset, find_preset, parameters_of
 from fedpns_ray.strategies.oort import OortSelection
@@ -51,10 +51,11 @@ def test_the_state_matters(tmp_path, strategy):
     with np.load(checkpoint) as state:
         kept = {key: state[key] for key in state.files}
     fresh = e.build_strategy()
+    from fedpns_ray.core.run import known_nodes
     from fedpns_ray.data import build_population
-    from fedpns_ray.rounds import known_nodes
 
-    fresh.begin(known_nodes(e, build_population(e), kept["weights"].nbytes))
+    population = build_population(e)
+    fresh.begin(known_nodes(e, population.sizes, population.iid, kept["weights"].nbytes))
     assert set(fresh.state_dict()) == {key for key in kept if "." in key} != set()
     np.savez(checkpoint, **{**kept, **fresh.state_dict()})
     assert run(e, tmp_path / "r").summary["weights_sha256"] != run(e).summary["weights_sha256"]
@@ -115,8 +116,10 @@ def test_nodes_that_drop_out(strategy):
 
 @pytest.mark.parametrize("strategy", PRESETS)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_a_diverged_run_ends_like_any_other(strategy):
-    assert len(run(experiment(strategy, lr=1e38, rounds=5)).records) == 5
+def test_a_run_that_diverges_says_so(strategy):
+    with pytest.raises(DivergedError) as caught:
+        run(experiment(strategy, lr=1e38, rounds=20))
+    assert len(caught.value.result.records) == caught.value.result.summary["diverged"]["round"]
 
 
 # --- your own -----------------------------------------------------------------------------------------------------------

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fedpns_ray import Experiment, run
+from fedpns_ray.core.interfaces import Outcome
 from fedpns_ray.strategies.cmfl import RelevantSelection, relevance
-from fedpns_ray.strategies.parts import Outcome
 from tests.strategies.made import nodes, updates
 
 FOUR = updates([[1, 1, 1, 1], [1, -1, 1, -1], [-1, -1, -1, 1], [0, 1, -1, -1]])

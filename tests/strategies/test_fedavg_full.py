@@ -34,8 +34,8 @@ def test_with_everybody_drawn_it_is_the_mean_by_data_size():
 def test_equal_nodes_move_by_c_times_the_mean():
     e = Experiment(strategy="fedavg", nodes=10, samples_per_node=40, epochs=1, rounds=1)
     start = e.but(strategy="fedavg-full")
+    from fedpns_ray.core.training import Worker
     from fedpns_ray.data import build_population
-    from fedpns_ray.training import Worker
 
     w = Worker(e, build_population(e)).initial_weights
     np.testing.assert_allclose(run(start).weights - w, e.fraction * (run(e).weights - w), rtol=1e-3, atol=1e-6)

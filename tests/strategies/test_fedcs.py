@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from fedpns_ray import Experiment, InputError, run
-from fedpns_ray.devices import Resources
+from fedpns_ray.core.devices import Resources
+from fedpns_ray.core.streams import stream
 from fedpns_ray.strategies.bn2 import BestChannelLargestNormSelection, BestChannelSelection
 from fedpns_ray.strategies.fedcs import DeadlineSelection, greedy
-from fedpns_ray.streams import stream
 from tests.strategies.made import Asked, devices, nodes, updates
 
 

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from fedpns_ray import Experiment, run
+from fedpns_ray.core.streams import stream
+from fedpns_ray.core.training import Worker, one_thread
 from fedpns_ray.data import build_population
 from fedpns_ray.strategies.fedprox import ProximalObjective
-from fedpns_ray.streams import stream
-from fedpns_ray.training import Worker, one_thread
 
 SMALL = {"nodes": 6, "samples_per_node": 50, "epochs": 4, "rounds": 3, "fraction": 0.5}
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from fedpns_ray.core.interfaces import Outcome
+from fedpns_ray.core.streams import stream
 from fedpns_ray.strategies.oort import OortSelection
-from fedpns_ray.strategies.parts import Outcome
-from fedpns_ray.streams import stream
 from tests.strategies.made import Asked, devices, nodes, updates
 
 NOTHING = Outcome(np.zeros(1, dtype=np.float32))

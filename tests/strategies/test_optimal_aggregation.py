@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from fedpns_ray.core.interfaces import Updates
 from fedpns_ray.strategies.optimal_aggregation import (
     CHUNK,
     OptimalAggregation,
@@ -15,7 +16,6 @@ from fedpns_ray.strategies.optimal_aggregation import (
     gram_matrix,
     optimal_subset,
 )
-from fedpns_ray.strategies.parts import Updates
 from tests.strategies.brute_force import optimal_aggregation as transcription
 
 whole_numbers = st.integers(-3, 3).map(float)

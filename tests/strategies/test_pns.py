@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedpns_ray.strategies.parts import Nodes, Outcome, Updates
+from fedpns_ray.core.interfaces import Nodes, Outcome, Updates
 from fedpns_ray.strategies.pns import ProbabilisticSelection, move_probabilities
 
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from fedpns_ray import Experiment, InputError, run
+from fedpns_ray.core.interfaces import Outcome
+from fedpns_ray.core.streams import stream
+from fedpns_ray.core.training import Worker
 from fedpns_ray.data import build_population
-from fedpns_ray.strategies.parts import Outcome
 from fedpns_ray.strategies.power_of_choice import PowerOfChoiceSelection
-from fedpns_ray.streams import stream
-from fedpns_ray.training import Worker
 from tests.strategies.made import Asked, nodes, updates
 
 

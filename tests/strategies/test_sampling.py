@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedpns_ray import InputError
+from fedpns_ray.core.streams import stream
 from fedpns_ray.strategies.fedavg import MeanAggregation
 from fedpns_ray.strategies.importance_latency import ImportanceLatencySelection, des_raj, probabilities
 from fedpns_ray.strategies.norm_sampling import NormSamplingSelection
 from fedpns_ray.strategies.optimal_aggregation import OptimalAggregation
 from fedpns_ray.strategies.optimal_sampling import OptimalSamplingSelection, optimal_probabilities
-from fedpns_ray.streams import stream
 from tests.strategies.made import devices, nodes, updates
 
 W = np.zeros(2, dtype=np.float32)

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from fedpns_ray import InputError
+from fedpns_ray.core.interfaces import Nodes, Updates
+from fedpns_ray.core.streams import stream
 from fedpns_ray.strategies import PRESETS, assemble, find_part, find_preset
 from fedpns_ray.strategies.bn2 import LargestNormSelection
 from fedpns_ray.strategies.fedavg import HalfSelection, MeanAggregation, RandomSelection
-from fedpns_ray.strategies.parts import Nodes, Updates
-from fedpns_ray.streams import stream
 
 
 def nodes(count=50, iid=25, per_round=10):

@@ -28,17 +28,13 @@ from pydantic import (
     ValidationError,
 )
 
-from fedpns_ray.devices import Devices, from_file, log_normal
+from fedpns_ray.core.devices import Devices, from_file, log_normal
 from fedpns_ray.errors import InputError
 from fedpns_ray.strategies import KINDS, Part, Strategy, assemble, find_preset, known_parameters, parameters_of
 from fedpns_ray.yaml_file import read_yaml
 
-MODELS = {
-    "mlr": "fedpns_ray.models:MLR",
-    "cnn-m": "fedpns_ray.models:CNNM",
-    "cnn-c": "fedpns_ray.models:CNNC",
-}
-"""Short names for import paths: a model of your own is `package.module:Factory`."""
+MODELS = ("mlr", "cnn-m", "cnn-c")
+"""Built in; a model of your own is `package.module:Factory`."""
 
 DATASETS: dict[str, dict[str, Any]] = {
     "synthetic": {"model": "mlr", "partition": "natural", "samples_per_node": 1000, "epochs": 20},

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from fedpns_ray.devices import Devices, Resources
+from fedpns_ray.core.devices import Devices, Resources
 from fedpns_ray.errors import InputError
 
 Vector = NDArray[np.float32]
@@ -138,6 +138,8 @@ class Selection(Part):
 
     reports: ClassVar[int] = 0
     """Numbers that every trained node sends, for the server to choose by, before any update is sent."""
+    awaits_test: ClassVar[bool] = False
+    """Whether `hear` must have the test of the last model before the next draw. The round then waits for the test."""
     downloads: ClassVar[int] = 1
     """Vectors as large as the model that every drawn node is sent."""
 
@@ -151,6 +153,9 @@ class Selection(Part):
 
     def learn(self, updates: Updates, outcome: Outcome) -> None:
         """After aggregation. `updates` are those of every node that trained and returned."""
+
+    def hear(self, accuracy: float, loss: float) -> None:
+        """The test of the last round's model. Before the next draw only if the selection `awaits_test`."""
 
     def notes(self) -> dict[str, Any]:
         """What the record of the round should say of the selection."""

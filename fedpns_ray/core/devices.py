@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fedpns_ray.core.streams import stream
 from fedpns_ray.errors import InputError
-from fedpns_ray.streams import stream
 
 Array = NDArray[np.float64]
 

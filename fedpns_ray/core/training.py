@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,9 +17,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedpns_ray.config import Experiment
-from fedpns_ray.data import Population
-from fedpns_ray.models import (
+from fedpns_ray.core.interfaces import Updates, Vector
+from fedpns_ray.core.models import (
     CohortModel,
     FlatModel,
     Gradients,
@@ -28,8 +27,12 @@ from fedpns_ray.models import (
     own_randomness,
     refuse_unvectorisable,
 )
-from fedpns_ray.strategies.parts import Updates, Vector
-from fedpns_ray.streams import stream, torch_seed
+from fedpns_ray.core.streams import stream, torch_seed
+from fedpns_ray.core.work import Answer, Clock, Work
+
+if TYPE_CHECKING:
+    from fedpns_ray.data import Population
+    from fedpns_ray.experiment import Experiment
 
 TEST_CHUNK = 500
 """Test samples evaluated together. Fixed, so that sums do not depend on how chunks are spread over workers."""
@@ -66,6 +69,23 @@ class Worker:
     def device(self) -> str:
         """cpu or cuda."""
         return self._device.type
+
+    def answer(self, work: Work) -> Answer:
+        """All that a piece of work asks for."""
+        clock, seconds = Clock(), {}
+        updates = self.train(work.weights, work.round, work.train) if work.train else None
+        seconds["train"] = clock.lap()
+        tested = self.test(work.weights, work.test)
+        seconds["evaluate"] = clock.lap()
+        losses: dict[int, float] = {}
+        if work.probe:
+            found = self.local_losses(work.weights, work.round, work.probe, work.probe_samples)
+            losses = dict(zip(work.probe, found.tolist(), strict=True))
+            seconds["probe"] = clock.lap()
+        centralised = self.centralised(work.weights, work.round) if work.centralised else None
+        if work.centralised:
+            seconds["centralised"] = clock.lap()
+        return Answer(updates, work.test, tested, losses, centralised, seconds)
 
     # --- training -----------------------------------------------------------------------------------------------
 

@@ -1,8 +1,10 @@
-"""Errors in code that the user brought: their file and line, in one line, wherever that code ran."""
+"""Code that the user brings: imported by name, and blamed by file and line if it fails, wherever it ran."""
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import re
 import traceback
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -34,6 +36,18 @@ def refused(function: Callable[..., Any], problem: str) -> UserCodeError:
     """The error for a function of a part that gave something impossible."""
     code = inspect.unwrap(function).__code__
     return UserCodeError(f"{_place(code.co_filename, code.co_firstlineno, code.co_name)}: {problem}")
+
+
+def import_path(path: str, field: str) -> Any:
+    """The object that `package.module:Name` names."""
+    module, _, name = path.partition(":")
+    if not re.fullmatch(r"[\w.]*\w", module) or not name.isidentifier():
+        raise InputError(f"{field}: {path!r} is not allowed; it must be like package.module:Name")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except Exception as error:  # the module is the user's: whatever it raises is for them to see
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise InputError(f"{field}: {path} cannot be imported ({reason})") from error
 
 
 def _place(file: str, line: int, function: str) -> str:

@@ -6,20 +6,30 @@ a norm). What rides along with an update, and what a server knows of channels, i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpns_ray.config import Experiment
-from fedpns_ray.devices import PROBE_COST, Resources
-from fedpns_ray.strategies.parts import Nodes, Selection, Updates
+from fedpns_ray.core.devices import PROBE_COST, Resources
+from fedpns_ray.core.interfaces import Nodes, Selection, Updates
+
+if TYPE_CHECKING:
+    from fedpns_ray.experiment import Experiment
 
 NUMBER = 8
 """Bytes of a reported number."""
+
+
+class Unanswered(BaseException):
+    """A probe that nobody has answered yet. No error: it ends a draw, and no part of the user's own should catch it."""
+
+    def __init__(self, node_ids: tuple[int, ...], samples: int | None) -> None:
+        super().__init__(node_ids, samples)
+        self.node_ids, self.samples = node_ids, samples
 
 
 class Ledger:
@@ -31,23 +41,25 @@ class Ledger:
         nodes: Nodes,
         round: int,
         payload: int,
-        losses: Callable[..., NDArray[np.float64]],
+        losses: Mapping[tuple[tuple[int, ...], int | None], NDArray[np.float64]],
     ) -> None:
-        """`payload`: bytes of a model. `losses(round, node_ids, samples)` asks the nodes."""
+        """`payload`: bytes of a model. `losses`: what nodes have answered so far, by (node ids, samples)."""
         self._e, self._nodes, self._round, self._payload, self._losses = experiment, nodes, round, payload, losses
         self._probed: set[int] = set()
         self._answers = 0
         self._probing = 0.0
 
     def __call__(self, node_ids: Sequence[int], samples: int | None = None) -> NDArray[np.float64]:
-        ids = list(node_ids)
+        ids = [int(node) for node in node_ids]
+        if (tuple(ids), samples) not in self._losses:
+            raise Unanswered(tuple(ids), samples)
         self._probed |= set(ids)
         self._answers += len(ids)
         if self._nodes.devices and ids:
             sizes = self._nodes.sizes[ids]
             used = sizes if samples is None else np.minimum(samples, sizes)
             self._probing += PROBE_COST * float((used / self._nodes.devices.speed[ids]).max())
-        return self._losses(self._round, ids, samples)
+        return self._losses[tuple(ids), samples].copy()
 
     def resources(self) -> Resources:
         return self._resources

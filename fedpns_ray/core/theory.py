@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpns_ray.strategies.parts import Nodes, Updates, Vector
+from fedpns_ray.core.interfaces import Nodes, Updates, Vector
 
 
 def measure(updates: Updates, nodes: Nodes) -> dict[str, Any]:

@@ -17,10 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from fedpns_ray.config import MODELS
+from fedpns_ray.core.streams import torch_seed
+from fedpns_ray.core.user_code import import_path
 from fedpns_ray.errors import InputError
-from fedpns_ray.strategies import import_path
-from fedpns_ray.streams import torch_seed
 
 
 class MLR(nn.Module):
@@ -216,12 +215,15 @@ class FlatModel:
         return gradients
 
 
+BUILT_IN = {"mlr": MLR, "cnn-m": CNNM, "cnn-c": CNNC}
+
+
 def build_model(name: str, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
     """The module a name or import path stands for, with the initial weights of this seed.
 
     A factory of your own may take `shape` and `classes`, or nothing.
     """
-    factory: Any = import_path(MODELS.get(name, name), "model")
+    factory: Any = BUILT_IN.get(name) or import_path(name, "model")
     wanted = {"shape": shape, "classes": classes}
     try:
         taken = set(inspect.signature(factory).parameters)

@@ -1,0 +1,91 @@
+"""Work and Answer: what a run asks of whoever trains, and what it is told.
+
+An answer is a pure function of the work. So work may be repeated after a fault, split over processes and machines, or
+answered together with the work of other runs, and no bit of the result changes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpns_ray.core.interfaces import Updates, Vector
+
+
+@dataclass(frozen=True)
+class Work:
+    """Everything that is wanted of one model at one moment of a run."""
+
+    weights: Vector
+    round: int
+    train: tuple[int, ...] = ()
+    """Nodes to train from these weights."""
+    test: tuple[int, ...] = ()
+    """Chunks of the test set to test these weights on."""
+    probe: tuple[int, ...] = ()
+    """Nodes whose loss is wanted, of these weights on their own data."""
+    probe_samples: int | None = None
+    """Of so many of a node's samples, drawn for this round; None: of all."""
+    centralised: bool = False
+    """Whether v_t is wanted: where the centralised sequence (9) gets to in a round that begins with these weights."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """To a piece of work, or to a share of one."""
+
+    updates: Updates | None = None
+    """Rows in the order of node ids; None if no node was to be trained."""
+    chunks: tuple[int, ...] = ()
+    tested: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 2)))
+    """One row per chunk: samples classified correctly, sum of their losses."""
+    losses: dict[int, float] = field(default_factory=dict)
+    """By node, of those that were probed."""
+    centralised: Vector | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Spent, by phase: train, evaluate, transfer, probe, centralised."""
+
+
+def merged(shares: Sequence[Answer], seconds: float) -> Answer:
+    """The shares of one piece of work as its answer, in the order of nodes and chunks, whoever came first.
+
+    `seconds` passed until the last one was in; what the busiest worker does not account for was spent on transfer.
+    """
+    chunks = np.concatenate([np.array(share.chunks, dtype=np.int64) for share in shares] or [np.empty(0, np.int64)])
+    order = np.argsort(chunks)
+    tested = np.concatenate([share.tested for share in shares] or [np.empty((0, 2))])
+    trained = [share.updates for share in shares if share.updates is not None]
+    busiest = {
+        phase: max((share.seconds.get(phase, 0.0) for share in shares), default=0.0) for phase in ("train", "evaluate")
+    }
+    return Answer(
+        updates=_merged_updates(trained) if trained else None,
+        chunks=tuple(chunks[order].tolist()),
+        tested=tested[order],
+        losses={node: loss for share in shares for node, loss in share.losses.items()},
+        seconds={**busiest, "transfer": max(0.0, seconds - sum(busiest.values()))},
+    )
+
+
+def _merged_updates(parts: Sequence[Updates]) -> Updates:
+    ids = [node for part in parts for node in part.node_ids]
+    order = np.argsort(ids)
+    joined = {
+        key: np.concatenate([getattr(p, key) for p in parts])[order] for key in ("deltas", "losses", "sizes", "steps")
+    }
+    return Updates(node_ids=tuple(ids[k] for k in order), **joined, lr=parts[0].lr)
+
+
+class Clock:
+    """Seconds since the last time it was asked."""
+
+    def __init__(self) -> None:
+        self._last = time.perf_counter()
+
+    def lap(self) -> float:
+        before, self._last = self._last, time.perf_counter()
+        return self._last - before

@@ -1,0 +1,82 @@
+"""The dealer answers a run's work with actors: one call per actor and piece of work, merged in the order of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import ray
+from numpy.typing import NDArray
+
+from fedpns_ray.core.interfaces import Vector
+from fedpns_ray.core.training import TEST_CHUNK, Worker
+from fedpns_ray.core.work import Answer, Clock, Work, merged
+from fedpns_ray.runtime.actor_group import ActorGroup
+
+TEST_COST = 0.2
+"""The time to test a sample, as a part of the time to train on one."""
+BY_VALUE = 64 * 1024
+"""Weights up to this size (bytes) travel within each call; larger ones lie in the object store, once a machine."""
+NO_WEIGHTS: Vector = np.empty(0, dtype=np.float32)
+
+
+@dataclass
+class Share:
+    """One actor's part of a piece of work."""
+
+    train: list[int] = field(default_factory=list)
+    test: list[int] = field(default_factory=list)
+    probe: list[int] = field(default_factory=list)
+    load: float = 0.0
+
+    def of(self, work: Work) -> Work:
+        """As a piece of work; the weights travel beside it, and the server answers what only it is asked."""
+        train, test, probe = tuple(self.train), tuple(self.test), tuple(self.probe)
+        return replace(work, weights=NO_WEIGHTS, train=train, test=test, probe=probe, centralised=False)
+
+
+class Dealer:
+    """Nodes live on actors; the centralised sequence and Check Loss are the server's own affair."""
+
+    def __init__(
+        self, group: ActorGroup, worker: Worker, costs: NDArray[np.float64], nodes_per_actor: int | None = None
+    ) -> None:
+        """`costs`: samples that each node trains on in a round."""
+        self._group, self._worker, self._costs, self._nodes_per_actor = group, worker, costs, nodes_per_actor
+
+    def answer(self, work: Work) -> Answer:
+        clock = Clock()
+        weights = work.weights if work.weights.nbytes <= BY_VALUE else ray.put(work.weights)
+
+        def call(actor: Any, share: Share) -> Any:
+            """Calls keep Ray's name for them, NodeActor.answer: Ray remembers every name that a call was ever given."""
+            return actor.answer.remote(weights, share.of(work))
+
+        whole = Share(list(work.train), list(work.test), list(work.probe))
+        answer = merged(self._group.run(whole, self.deal, call), clock.lap())
+        if not work.centralised:
+            return answer
+        own = self._worker.answer(Work(work.weights, work.round, centralised=True))
+        seconds = {**answer.seconds, "centralised": own.seconds["centralised"]}
+        return replace(answer, centralised=own.centralised, seconds=seconds)
+
+    def deal(self, whole: Share, present: Sequence[int]) -> dict[int, Share]:
+        """Nodes to their homes, or the longest first to the actor with the least to do; then chunks to even it out."""
+        shares = {k: Share() for k in present}
+
+        def least_busy() -> Share:
+            return min(shares.values(), key=lambda share: share.load)
+
+        for kind, cost in (("train", 1.0), ("probe", TEST_COST)):
+            for node in sorted(getattr(whole, kind), key=lambda node: (-self._costs[node], node)):
+                home = node // self._nodes_per_actor if self._nodes_per_actor else None
+                share = shares[home] if home in shares else least_busy()
+                getattr(share, kind).append(node)
+                share.load += cost * self._costs[node]
+        for chunk in whole.test:
+            share = least_busy()
+            share.test.append(chunk)
+            share.load += TEST_CHUNK * TEST_COST
+        return {k: share for k, share in shares.items() if share.load}
