@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 from fedpns_ray.experiment import folder_name
-from fedpns_ray.recording import RunFolder, to_json
-from fedpns_ray.report.gathering import gather
-from fedpns_ray.report.page import write_page
+from fedpns_ray.records.run_folder import RunFolder, to_json
+from fedpns_ray.reporting.collecting import gather
+from fedpns_ray.reporting.page import write_page
 
 RUNS, ROUNDS, SEEDS = 100, 200, 5
 

@@ -33,7 +33,7 @@ def once(cores: int) -> float:
 
 
 def one(cores: int, folder: str) -> None:
-    from fedpns_ray.cli import entry
+    from fedpns_ray.terminal.command_line import entry
 
     ray.init(num_cpus=cores, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     sys.argv = ["fedpns", "study", f"{folder}/s.yaml", "--out", f"{folder}/o"]

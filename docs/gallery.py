@@ -13,9 +13,9 @@ from pathlib import Path
 from PIL import Image
 from selenium import webdriver
 
-from fedpns_ray.report.figures import write_figures
-from fedpns_ray.report.gathering import gather
-from fedpns_ray.report.page import write_page
+from fedpns_ray.reporting.collecting import gather
+from fedpns_ray.reporting.figures import write_figures
+from fedpns_ray.reporting.page import write_page
 
 OUT = Path(__file__).parent / "gallery"
 WIDTH = 1100

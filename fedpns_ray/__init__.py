@@ -7,7 +7,7 @@ from fedpns_ray.errors import DivergedError, InputError
 if TYPE_CHECKING:
     from fedpns_ray.api import Interrupted, run
     from fedpns_ray.experiment import Experiment
-    from fedpns_ray.result import Result, load
+    from fedpns_ray.records.result import Result, load
     from fedpns_ray.runtime.layout import Layout
 
 __all__ = ["DivergedError", "Experiment", "InputError", "Interrupted", "Layout", "Result", "load", "run"]
@@ -17,8 +17,8 @@ _HOME = {
     "Experiment": "experiment",
     "Interrupted": "api",
     "Layout": "runtime.layout",
-    "Result": "result",
-    "load": "result",
+    "Result": "records.result",
+    "load": "records.result",
     "run": "api",
 }
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from fedpns_ray.core.run import Record, known_nodes
-from fedpns_ray.core.user_code import blamed_on
+from fedpns_ray.core.run import Record
 from fedpns_ray.data import Population, build_population
+from fedpns_ray.data.fit import check_fits
 from fedpns_ray.errors import DivergedError, InputError
 from fedpns_ray.experiment import Experiment
-from fedpns_ray.recording import RunFolder, is_over
-from fedpns_ray.result import Result, load
+from fedpns_ray.records.result import Result, load
+from fedpns_ray.records.run_folder import RunFolder, is_over
 from fedpns_ray.runtime.driver import CHECKPOINT_EVERY, Recording, follow
 from fedpns_ray.runtime.layout import Layout
 
@@ -99,15 +99,3 @@ def _checked_population(experiment: Experiment) -> Population:
     population = build_population(experiment)
     check_fits(experiment, population)
     return population
-
-
-def check_fits(experiment: Experiment, population: Population) -> None:
-    """An InputError if the model or the strategy cannot work with this population."""
-    from fedpns_ray.core.models import CohortModel, FlatModel, build_model, refuse_unvectorisable
-
-    module = build_model(experiment.model, population.samples.shape, population.samples.classes, experiment.seed)
-    if experiment.vectorize == "on" and not isinstance(module, CohortModel):
-        refuse_unvectorisable(experiment.model, FlatModel(module), population.samples.shape)
-    payload = 4 * sum(p.numel() for p in module.parameters() if p.requires_grad)
-    with blamed_on(experiment.user_packages):
-        experiment.build_strategy().begin(known_nodes(experiment, population.sizes, population.iid, payload))

@@ -16,7 +16,7 @@ class Bench:
 
     def __init__(self, folder, *arguments):
         self.folder, self.mark = folder, uuid.uuid4().hex
-        self.command = [sys.executable, "-m", "fedpns_ray.cli", *arguments]
+        self.command = [sys.executable, "-m", "fedpns_ray", *arguments]
         self.environment = {**os.environ, "FEDPNS_TEST_MARK": self.mark}
         self.environment.pop("RAY_ADDRESS", None)
 

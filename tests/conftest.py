@@ -11,7 +11,7 @@ import pytest
 
 from fedpns_ray import InputError
 from fedpns_ray.data.sources import data_root, load
-from fedpns_ray.leaving import leave_when_done
+from fedpns_ray.runtime.leaving import leave_when_done
 
 os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
 

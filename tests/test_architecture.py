@@ -9,23 +9,22 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "fedpns_ray"
 LAYERS = (
-    ("errors", "statistics", "leaving", "hardware"),
+    ("errors",),
     ("yaml_file",),
     ("core",),
     ("strategies",),
     ("experiment",),
-    ("data", "published"),
-    ("recording",),
-    ("result",),
+    ("data",),
+    ("records",),
     ("runtime",),
-    ("api",),
     ("study",),
-    ("report", "progress", "study_view"),
-    ("watch",),
-    ("cli_study", "cli_report"),
-    ("cli",),
+    ("reporting", "doctor"),
+    ("api",),
+    ("terminal",),
+    ("__main__",),
 )
-RAY_ROOMS = ("runtime", "study")
+"""From the bottom up; a room imports what stands above it in this list, and itself."""
+RAY_ROOMS = ("runtime", "study", "doctor")
 
 
 def modules():

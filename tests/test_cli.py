@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from fedpns_ray.cli import main
 from fedpns_ray.study.study_file import parse_seeds
+from fedpns_ray.terminal.command_line import main
 
 SMALL = ["--nodes", "20", "--samples-per-node", "50", "--epochs", "1"]
-FEDPNS = [sys.executable, "-m", "fedpns_ray.cli"]
+FEDPNS = [sys.executable, "-m", "fedpns_ray"]
 
 
 @pytest.fixture(autouse=True)

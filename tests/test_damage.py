@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fedpns_ray import Experiment, InputError, load, run
-from fedpns_ray.cli import main
-from fedpns_ray.recording import RunFolder
+from fedpns_ray.records.run_folder import RunFolder
+from fedpns_ray.terminal.command_line import main
 from tests.test_run import untimed
 
 E = Experiment(strategy="fedpns", nodes=12, fraction=0.5, samples_per_node=50, epochs=1, rounds=15)

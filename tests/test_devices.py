@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from fedpns_ray import Experiment, InputError, run
-from fedpns_ray.cli import main
 from fedpns_ray.core.costs import Ledger
 from fedpns_ray.core.devices import DEEPEST_FADE, from_file, log_normal
 from fedpns_ray.experiment import drop_idle, folder_name
 from fedpns_ray.strategies.bn2 import LargestNormSelection
 from fedpns_ray.strategies.fedavg import RandomSelection
+from fedpns_ray.terminal.command_line import main
 from tests.strategies.made import devices, nodes, updates
 from tests.test_run import untimed
 

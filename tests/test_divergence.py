@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fedpns_ray import DivergedError, Experiment, load, run
-from fedpns_ray.cli import main
 from fedpns_ray.strategies import PRESETS
+from fedpns_ray.terminal.command_line import main
 from tests.strategies.test_all import experiment
 from tests.test_run import untimed
 

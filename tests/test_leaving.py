@@ -6,7 +6,7 @@ import sys
 
 SCRIPT = """
 import atexit, ctypes, resource, sys
-from fedpns_ray.leaving import leave_when_done
+from fedpns_ray.runtime.leaving import leave_when_done
 
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 libc = ctypes.CDLL(None)

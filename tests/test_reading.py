@@ -9,7 +9,7 @@ import pytest
 
 from fedpns_ray import Experiment, load, run
 from fedpns_ray.experiment import folder_name, setting_name
-from fedpns_ray.report.gathering import gather
+from fedpns_ray.reporting.collecting import gather
 from fedpns_ray.study.study_file import read_study
 
 SMALL = {"nodes": 12, "fraction": 0.5, "samples_per_node": 40, "epochs": 1, "rounds": 4}
@@ -113,7 +113,7 @@ def test_a_study_with_a_part_of_the_users_own_is_reported_whole(tmp_path):
         run(trial.experiment, tmp_path / "trials" / trial.name)
     gathered = gather([tmp_path])
     assert gathered.expected == 8 and not gathered.notes and gathered.study.title == "Mine against theirs"
-    from fedpns_ray.study.results import table
+    from fedpns_ray.reporting.tables import table
 
     rows = table(gathered.results, gathered.trials)
     assert rows["seeds"].tolist() == [2] * 4 and rows["pairs"].tolist() == [2, 0, 2, 2]

@@ -16,7 +16,7 @@ from fedpns_ray import Experiment, InputError, Interrupted, load, run
 from fedpns_ray.core.streams import stream
 from fedpns_ray.core.training import Worker, one_thread
 from fedpns_ray.data import build_population
-from fedpns_ray.recording import RunFolder, sha256
+from fedpns_ray.records.run_folder import RunFolder, sha256
 
 SMALL = {"nodes": 20, "samples_per_node": 50, "epochs": 2, "rounds": 25}
 TIMES = ("seconds", "seconds_by_phase")
@@ -219,7 +219,7 @@ def test_checkpoints_come_every_k_rounds(tmp_path):
 
 
 def test_one_writer_a_folder(tmp_path, monkeypatch):
-    from fedpns_ray import recording
+    from fedpns_ray.records import run_folder as recording
 
     monkeypatch.setattr(recording, "LOCK_PATIENCE", 0.3)
 
@@ -314,7 +314,7 @@ def test_killed_at_any_moment_and_resumed_to_the_same_bits(tmp_path):
     config = tmp_path / "e.yaml"
     config.write_text(e.to_yaml())
     out = tmp_path / "r"
-    command = [sys.executable, "-m", "fedpns_ray.cli", "run", str(config), "--in-process", "--out", str(out), "--json"]
+    command = [sys.executable, "-m", "fedpns_ray", "run", str(config), "--in-process", "--out", str(out), "--json"]
 
     def lines():
         return len((out / "rounds.jsonl").read_bytes().splitlines()) if (out / "rounds.jsonl").exists() else 0

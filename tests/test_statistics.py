@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedpns_ray.statistics import interval, paired
+from fedpns_ray.reporting.statistics import interval, paired
 
 
 def test_pairs_are_the_paired_t_test():

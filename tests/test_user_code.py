@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from fedpns_ray import Experiment, run
-from fedpns_ray.cli import main
 from fedpns_ray.errors import UserCodeError
+from fedpns_ray.terminal.command_line import main
 from tests import parts
 
 SMALL = {"nodes": 10, "samples_per_node": 40, "epochs": 1, "rounds": 5}

@@ -8,11 +8,11 @@ import time
 import pytest
 
 from fedpns_ray import Experiment, run
-from fedpns_ray.cli import main
-from fedpns_ray.watch import spark
+from fedpns_ray.terminal.command_line import main
+from fedpns_ray.terminal.watch import spark
 
 SMALL = {"nodes": 10, "samples_per_node": 50, "epochs": 1}
-FEDPNS = [sys.executable, "-m", "fedpns_ray.cli"]
+FEDPNS = [sys.executable, "-m", "fedpns_ray"]
 
 
 def test_a_spark_is_the_shape_of_its_values():

@@ -13,9 +13,9 @@ from fedpns_ray.core.user_code import blamed_on
 from fedpns_ray.core.work import Answer, Work
 from fedpns_ray.data import Population
 from fedpns_ray.experiment import Experiment
-from fedpns_ray.hardware import Hardware
-from fedpns_ray.recording import RunFolder, finite, summarise
-from fedpns_ray.result import Result
+from fedpns_ray.records.result import Result
+from fedpns_ray.records.run_folder import RunFolder, finite, summarise
+from fedpns_ray.runtime.hardware import Hardware
 
 CHECKPOINT_EVERY = 10
 """Rounds between two checkpoints; what comes after the last one is done again, to the same bits."""

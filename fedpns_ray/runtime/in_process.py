@@ -5,8 +5,8 @@ from __future__ import annotations
 from fedpns_ray.core.training import Worker
 from fedpns_ray.data import Population
 from fedpns_ray.experiment import Experiment
-from fedpns_ray.hardware import hardware
 from fedpns_ray.runtime.driver import Driver, Recording, begun
+from fedpns_ray.runtime.hardware import hardware
 
 NOWHERE = Recording()
 

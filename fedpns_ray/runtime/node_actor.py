@@ -17,7 +17,7 @@ from fedpns_ray.core.work import Answer, Work
 from fedpns_ray.data import Population
 from fedpns_ray.errors import InputError
 from fedpns_ray.experiment import Experiment
-from fedpns_ray.hardware import hardware
+from fedpns_ray.runtime.hardware import hardware
 
 
 def assigned_device(cpu_fallback: bool) -> str:

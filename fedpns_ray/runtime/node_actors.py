@@ -15,10 +15,10 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from fedpns_ray.core.training import Worker
 from fedpns_ray.data import Population
 from fedpns_ray.experiment import Experiment
-from fedpns_ray.hardware import merged
 from fedpns_ray.runtime.actor_group import ActorGroup, answers
 from fedpns_ray.runtime.dealer import Dealer
 from fedpns_ray.runtime.driver import Driver, Recording, begun
+from fedpns_ray.runtime.hardware import merged
 from fedpns_ray.runtime.layout import Plan
 from fedpns_ray.runtime.node_actor import NodeActor
 

@@ -18,10 +18,10 @@ from fedpns_ray.core.run import Record
 from fedpns_ray.data import Population
 from fedpns_ray.errors import InputError, LostError
 from fedpns_ray.experiment import Experiment
-from fedpns_ray.result import Result
+from fedpns_ray.records.result import Result
 from fedpns_ray.runtime.driver import Recording
 from fedpns_ray.runtime.layout import Layout, Plan, plan
-from fedpns_ray.runtime.loss import guarded
+from fedpns_ray.runtime.lookout import guarded
 from fedpns_ray.runtime.news import News
 from fedpns_ray.runtime.node_actors import Place
 from fedpns_ray.runtime.server_actor import ServerActor

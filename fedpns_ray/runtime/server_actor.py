@@ -13,7 +13,7 @@ from ray.util.metrics import Gauge
 
 from fedpns_ray.core.run import Record
 from fedpns_ray.experiment import Experiment
-from fedpns_ray.result import Result
+from fedpns_ray.records.result import Result
 from fedpns_ray.runtime.driver import Recording, follow
 from fedpns_ray.runtime.news import News, Newsroom
 from fedpns_ray.runtime.node_actors import Place, on_node_actors

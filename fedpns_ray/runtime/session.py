@@ -16,10 +16,10 @@ import ray
 import yaml
 
 from fedpns_ray.errors import InputError
-from fedpns_ray.leaving import leave_first
-from fedpns_ray.runtime.finding import PRIVATE, find_cluster, is_private, refuse_private
 from fedpns_ray.runtime.layout import Machine
-from fedpns_ray.runtime.loss import looked_after
+from fedpns_ray.runtime.leaving import leave_first
+from fedpns_ray.runtime.local_rays import PRIVATE, find_cluster, is_private, refuse_private
+from fedpns_ray.runtime.lookout import looked_after
 
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's coming default; the present one warns
 os.environ.setdefault("RAY_task_events_max_num_task_in_gcs", "1000")  # else Ray remembers the last 100,000 calls

@@ -6,7 +6,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fedpns_ray.errors import InputError
-from fedpns_ray.hardware import count_gpus
+from fedpns_ray.runtime.hardware import count_gpus
 from fedpns_ray.study.packing import Packing
 
 PATIENCE = 60.0

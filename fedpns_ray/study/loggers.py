@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from fedpns_ray.errors import InputError
-from fedpns_ray.study.storage import Storage
+from fedpns_ray.records.storage import Storage
 
 PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
 """For the first question to an MLflow server: its own patience would keep a mistyped address waiting for minutes."""

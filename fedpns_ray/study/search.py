@@ -18,11 +18,11 @@ from ray.tune.schedulers import ASHAScheduler
 from ray.tune.search.optuna import OptunaSearch
 
 from fedpns_ray.experiment import Experiment
+from fedpns_ray.records.storage import Storage
 from fedpns_ray.study.packing import Packing
-from fedpns_ray.study.storage import Storage
 from fedpns_ray.study.study_file import Search, Study
-from fedpns_ray.study.trial_run import Terms
-from fedpns_ray.study.tuning import Watch, tune_trials
+from fedpns_ray.study.trial import Terms
+from fedpns_ray.study.tune import Watch, tune_trials
 
 LEDGER = "search.csv"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fedpns_ray import __version__
-from fedpns_ray.study.submit import Submission
+from fedpns_ray.study.submission import Submission
 
 ROOT = Path(__file__).parent.parent.parent
 CLONE = ("fedpns_ray", "tune", ".gitignore", "LICENSE", "README.md", "pyproject.toml")
@@ -114,22 +114,22 @@ def files_of(folder):
 def test_all_of_the_package_is_sent_and_nothing_that_stays_here(sent):
     ours = {name for name in files_of(ROOT / "fedpns_ray") if "__pycache__" not in name}
     assert files_of(sent / "fedpns_ray") == ours
-    assert "data/sources.py" in ours and "published.json" in ours and "report/page.css" in ours
+    assert "data/sources.py" in ours and "reporting/published.json" in ours and "reporting/page.css" in ours
     assert not files_of(sent) & set(STAYS_HERE) and "tune/fig1.yaml" in files_of(sent)
 
 
 def test_the_job_runs_where_only_the_archive_is(sent, bare, dashboard, tmp_path, monkeypatch):
     """As Ray runs it: in the unpacked folder, by a Python that knows of no other fedpns_ray."""
     (job,) = dashboard.jobs
-    assert job["entrypoint"] == "python -m fedpns_ray.cli study tune/fig1.yaml --address auto"
+    assert job["entrypoint"] == "python -m fedpns_ray study tune/fig1.yaml --address auto"
     python = str(bare / "python")
     where = call(python, "-c", "import fedpns_ray; print(fedpns_ray.__file__)", cwd=sent, monkeypatch=monkeypatch)
     assert where.strip() == str(sent / "fedpns_ray" / "__init__.py")
     out = tmp_path / "r"
-    command = (python, "-m", "fedpns_ray.cli", "run", "--in-process", *SHORT, "--out", str(out))
+    command = (python, "-m", "fedpns_ray", "run", "--in-process", *SHORT, "--out", str(out))
     summary = json.loads(call(*command, cwd=sent, monkeypatch=monkeypatch))
     assert summary["rounds"] == 2 and summary["versions"]["fedpns-ray"] == __version__
-    call(python, "-m", "fedpns_ray.cli", "report", str(out), cwd=sent, monkeypatch=monkeypatch)
+    call(python, "-m", "fedpns_ray", "report", str(out), cwd=sent, monkeypatch=monkeypatch)
 
 
 def test_it_installs_and_runs_from_a_foreign_folder(sent, bare, tmp_path, monkeypatch):
@@ -141,7 +141,7 @@ def test_it_installs_and_runs_from_a_foreign_folder(sent, bare, tmp_path, monkey
     assert summary["rounds"] == 2
     call(str(bare / "fedpns"), "report", "r", cwd=tmp_path, monkeypatch=monkeypatch)
     installed = (
-        "import fedpns_ray.published as p, importlib.metadata as m; print(p.__file__, m.version('fedpns-ray'));"
+        "import fedpns_ray.reporting.published as p, importlib.metadata as m; print(p.__file__, m.version('fedpns-ray'));"
         "print(*(f for f in m.files('fedpns-ray') if f.parts[0] == 'fedpns_ray' and f.suffix != '.pyc'), sep='\\n')"
     )
     first, *names = call(str(bare / "python"), "-c", installed, cwd=tmp_path, monkeypatch=monkeypatch).splitlines()

@@ -4,9 +4,9 @@ import pytest
 import yaml
 
 from fedpns_ray import InputError
+from fedpns_ray.doctor.cluster import examine_cluster
 from fedpns_ray.runtime import session
 from fedpns_ray.runtime.session import machines, machines_to_come
-from fedpns_ray.study.cluster_doctor import examine_cluster
 from fedpns_ray.study.packing import holds, pack
 from fedpns_ray.study.study_file import read_study
 from tests.cluster.validation import ROOT, validate

@@ -92,7 +92,7 @@ class Laptop:
         )
 
     def fedpns(self, *arguments):
-        return "python", "-m", "fedpns_ray.cli", *arguments
+        return "python", "-m", "fedpns_ray", *arguments
 
 
 def wait_until(holds, within, what):
@@ -122,7 +122,7 @@ def test_up_submit_cut_off_fetch_down(hosts, laptop):
     laptop.run("ray", "up", "--yes", "--no-config-cache", "cluster/onprem.yaml")
     tunnel = laptop.start("ray", "dashboard", "--no-config-cache", "cluster/onprem.yaml")
 
-    doctor = "cd ~/fedpns && python -m fedpns_ray.cli doctor --address auto --out " + out
+    doctor = "cd ~/fedpns && python -m fedpns_ray doctor --address auto --out " + out
     wait_until(lambda: ray_on("w1") and ray_on("w2"), 90, "all machines join")
     examined = []
     wait_until(

@@ -5,9 +5,9 @@ import zipfile
 
 import pytest
 
-from fedpns_ray.cli import main
-from fedpns_ray.study.storage import Storage
-from fedpns_ray.study.submit import pack
+from fedpns_ray.records.storage import Storage
+from fedpns_ray.study.submission import pack
+from fedpns_ray.terminal.command_line import main
 
 
 @pytest.mark.parametrize(

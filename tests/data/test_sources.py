@@ -114,7 +114,7 @@ def test_missing_data_without_a_network_is_one_line(tmp_path):
         "import socket\n"
         "def none(*a, **k): raise socket.gaierror(-2, 'Name or service not known')\n"
         "socket.getaddrinfo = none\n"
-        "from fedpns_ray.cli import main\n"
+        "from fedpns_ray.terminal.command_line import main\n"
         "raise SystemExit(main(['run', '--dataset', 'fashion-mnist', '--out', 'out']))\n"
     )
     done = subprocess.run(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedpns_ray.cli import main
+from fedpns_ray.terminal.command_line import main
 from tests.conftest import missing
 
 STUDY = """

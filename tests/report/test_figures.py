@@ -6,8 +6,8 @@ import zlib
 import pytest
 
 from fedpns_ray import Experiment, run
-from fedpns_ray.cli import main
-from fedpns_ray.published import figures, triples
+from fedpns_ray.reporting.published import figures, triples
+from fedpns_ray.terminal.command_line import main
 
 
 def names(folder):

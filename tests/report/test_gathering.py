@@ -7,12 +7,12 @@ import shutil
 import pytest
 
 from fedpns_ray import Experiment, InputError, run
-from fedpns_ray.cli import _settings as settings_of
-from fedpns_ray.cli import build_parser, main
-from fedpns_ray.report import page
-from fedpns_ray.report.gathering import gather
-from fedpns_ray.report.page import chosen, embedded, page_data, run_flags
-from fedpns_ray.study.storage import COMMANDS, Storage
+from fedpns_ray.records.storage import COMMANDS, Storage
+from fedpns_ray.reporting import page
+from fedpns_ray.reporting.collecting import gather
+from fedpns_ray.reporting.page import chosen, embedded, page_data, run_flags
+from fedpns_ray.terminal.command_line import _settings as settings_of
+from fedpns_ray.terminal.command_line import build_parser, main
 
 SMALL = {"nodes": 10, "samples_per_node": 50, "epochs": 1, "rounds": 3}
 

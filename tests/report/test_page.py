@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedpns_ray import load
-from fedpns_ray.cli import main
+from fedpns_ray.terminal.command_line import main
 
 SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
 

@@ -4,10 +4,10 @@ import psutil
 import pytest
 
 from fedpns_ray import InputError
-from fedpns_ray.cli import main
 from fedpns_ray.runtime import finding
-from fedpns_ray.runtime.finding import Found
+from fedpns_ray.runtime.local_rays import Found
 from fedpns_ray.runtime.session import session
+from fedpns_ray.terminal.command_line import main
 from tests.bench import Bench
 from tests.heads import ray_head, wait_for_child
 

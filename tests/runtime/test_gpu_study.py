@@ -1,7 +1,7 @@
 """Trials that are given GPUs which torch cannot use."""
 
 from fedpns_ray import load
-from fedpns_ray.cli import main
+from fedpns_ray.terminal.command_line import main
 
 STUDY = "base: {nodes: 10, samples_per_node: 50, epochs: 1, rounds: 3}\n"
 

@@ -12,8 +12,8 @@ import ray
 from ray.util import list_named_actors
 
 from fedpns_ray import Experiment, InputError, run
-from fedpns_ray.hardware import cpu_kind
 from fedpns_ray.runtime import layout
+from fedpns_ray.runtime.hardware import cpu_kind
 from tests.test_run import untimed
 
 Layout = partial(layout.Layout, cpu_fallback=True)

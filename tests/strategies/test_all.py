@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from fedpns_ray import DivergedError, Experiment, InputError, Interrupted, run
-from fedpns_ray.cli import main
 from fedpns_ray.strategies import PARTS, PRESETS, Preset, find_preset, parameters_of
 from fedpns_ray.strategies.oort import OortSelection
+from fedpns_ray.terminal.command_line import main
 from tests.test_run import untimed
 
 ROOT = Path(__file__).parent.parent.parent
@@ -128,7 +128,7 @@ def test_a_run_that_diverges_says_so(strategy):
 def test_the_example_runs(tmp_path):
     """As its docstring says, through the command line, from the repository."""
     done = subprocess.run(
-        [sys.executable, "-m", "fedpns_ray.cli", "run", "--strategy", "examples.newcomers:Newcomers", "--set", "patience=2",
+        [sys.executable, "-m", "fedpns_ray", "run", "--strategy", "examples.newcomers:Newcomers", "--set", "patience=2",
          "--nodes", "10", "--samples-per-node", "30", "--rounds", "6", "--in-process", "--out", str(tmp_path / "r")],
         cwd=ROOT, capture_output=True, text=True,
     )  # fmt: skip

@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 
 from fedpns_ray import run
-from fedpns_ray.report.study import _spent, plot_study
+from fedpns_ray.records.storage import Storage
+from fedpns_ray.reporting.curves import _spent, plot_study
+from fedpns_ray.reporting.tables import collect, formatted, table
 from fedpns_ray.strategies import PRESETS
-from fedpns_ray.study.results import collect, formatted, table
-from fedpns_ray.study.storage import Storage
 from fedpns_ray.study.study_file import read_study
 
 TUNE = Path(__file__).parents[2] / "tune"

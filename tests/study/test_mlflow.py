@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 from fedpns_ray import InputError
-from fedpns_ray.cli import build_parser
-from fedpns_ray.cli_study import noted_command
+from fedpns_ray.records.storage import Storage
 from fedpns_ray.study.loggers import loggers, without_credentials
-from fedpns_ray.study.storage import Storage
+from fedpns_ray.terminal.command_line import build_parser
+from fedpns_ray.terminal.study import noted_command
 from tests.bench import Bench
 
 mlflow = pytest.importorskip("mlflow")

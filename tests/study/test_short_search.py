@@ -4,9 +4,9 @@ import pandas as pd
 import pytest
 from ray.tune.schedulers import TrialScheduler
 
-from fedpns_ray.cli import main
 from fedpns_ray.study.search import early_stopping
 from fedpns_ray.study.study_file import read_study
+from fedpns_ray.terminal.command_line import main
 
 SEARCH = """
 base: {nodes: 10, samples_per_node: 50, epochs: 1, rounds: 12, sigma: 0.3, alpha: 2, beta: 0.7}

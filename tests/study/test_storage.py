@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from fedpns_ray import InputError
-from fedpns_ray.study.storage import Storage
+from fedpns_ray.records.storage import Storage
 
 
 @pytest.fixture(params=["path", "memory", "s3"])

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from fedpns_ray import InputError, load, run
-from fedpns_ray.cli import main
-from fedpns_ray.study.running import run_study
-from fedpns_ray.study.storage import Storage
+from fedpns_ray.records.storage import Storage
+from fedpns_ray.study.engine import run_study
 from fedpns_ray.study.study_file import read_study
+from fedpns_ray.terminal.command_line import main
 
 TUNE = Path(__file__).parents[2] / "tune"
 SMALL = "base: {nodes: 10, samples_per_node: 50, epochs: 1, rounds: 12, fraction: 0.3}\n"

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from fedpns_ray import Experiment, InputError
-from fedpns_ray.cli_study import only
-from fedpns_ray.published import published
+from fedpns_ray.reporting.published import published
 from fedpns_ray.study.study_file import parse_seeds, read_study
+from fedpns_ray.terminal.study import only
 
 TUNE = Path(__file__).parents[2] / "tune"
 

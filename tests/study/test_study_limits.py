@@ -11,7 +11,7 @@ from fedpns_ray.study.study_file import MOST_SEEDS, parse_seeds, read_study
 TIMED = """
 import resource, sys, time
 resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))
-from fedpns_ray.cli import main
+from fedpns_ray.terminal.command_line import main
 began = time.monotonic()
 code = main(sys.argv[1:])
 print(time.monotonic() - began)

@@ -29,7 +29,9 @@ def published(experiment: Experiment, quantity: str) -> pd.Series[float] | None:
 @cache
 def data() -> dict[str, Any]:
     """Everything as it was recovered: figure → panels."""
-    content: dict[str, Any] = json.loads(files("fedpns_ray").joinpath("published.json").read_text(encoding="utf-8"))
+    content: dict[str, Any] = json.loads(
+        files("fedpns_ray.reporting").joinpath("published.json").read_text(encoding="utf-8")
+    )
     return content["figures"]
 
 

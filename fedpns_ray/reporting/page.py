@@ -28,11 +28,11 @@ from fedpns_ray.data import DATA_SETTINGS, build_population
 from fedpns_ray.data.sources import IMAGES, Samples, load
 from fedpns_ray.errors import InputError
 from fedpns_ray.experiment import Experiment, setting_name
-from fedpns_ray.published import published
-from fedpns_ray.report.comparison import COLOURS
-from fedpns_ray.report.gathering import Gathered, Run
-from fedpns_ray.report.study import AXIS_TITLES, BANDS, SCALES, label_of, line_axes
-from fedpns_ray.study.results import formatted, table
+from fedpns_ray.reporting.collecting import Gathered, Run
+from fedpns_ray.reporting.comparison import COLOURS
+from fedpns_ray.reporting.curves import AXIS_TITLES, BANDS, SCALES, label_of, line_axes
+from fedpns_ray.reporting.published import published
+from fedpns_ray.reporting.tables import formatted, table
 
 SELECTION_BYTES = 1_500_000
 """What the selection of all shown runs may take, before base64: two bytes a node and round."""
@@ -75,7 +75,7 @@ def page(gathered: Gathered, command: str) -> str:
 
 @cache
 def _own(name: str) -> str:
-    return files("fedpns_ray.report").joinpath(name).read_text(encoding="utf-8")
+    return files("fedpns_ray.reporting").joinpath(name).read_text(encoding="utf-8")
 
 
 def embedded(data: Any) -> str:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedpns_ray.recording import LEDGER
-from fedpns_ray.result import Result
-from fedpns_ray.statistics import interval
+from fedpns_ray.records.result import Result
+from fedpns_ray.records.run_folder import LEDGER
+from fedpns_ray.reporting.statistics import interval
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 """Okabe and Ito's palette: told apart by every eye."""

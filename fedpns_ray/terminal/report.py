@@ -38,15 +38,15 @@ def add_report_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def report_command(options: argparse.Namespace, console: Console) -> int:
-    from fedpns_ray.report.gathering import gather
-    from fedpns_ray.report.page import write_page
+    from fedpns_ray.reporting.collecting import gather
+    from fedpns_ray.reporting.page import write_page
 
     gathered = gather(options.folders)
     words = ["fedpns", "report", *(source.place for source in gathered.sources), "--out", str(options.out)]
     words += ["--figures", str(options.figures)] if options.figures else []
     write_page(gathered, options.out, shlex.join(words))
     if options.figures:
-        from fedpns_ray.report.figures import write_figures
+        from fedpns_ray.reporting.figures import write_figures
 
         names = sorted({path.stem for path in write_figures(gathered, options.figures)})
         console.print(f"figures (PDF and PNG): {', '.join(names)}, written to {options.figures}", soft_wrap=True)
@@ -66,9 +66,9 @@ def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
 
 def watch_command(options: argparse.Namespace, console: Console) -> int:
     """Ends with the last run, or with Ctrl-C; what it watches is never touched."""
-    from fedpns_ray.report.gathering import gather
-    from fedpns_ray.report.page import write_page
-    from fedpns_ray.watch import ended, view
+    from fedpns_ray.reporting.collecting import gather
+    from fedpns_ray.reporting.page import write_page
+    from fedpns_ray.terminal.watch import ended, view
 
     every = _seconds(options.every)
     shown = -1

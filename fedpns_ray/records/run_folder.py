@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import safetensors
@@ -35,8 +35,10 @@ from fedpns_ray.core.interfaces import Vector
 from fedpns_ray.core.run import Record, State
 from fedpns_ray.errors import InputError
 from fedpns_ray.experiment import Experiment
-from fedpns_ray.hardware import Hardware
 from fedpns_ray.yaml_file import read_yaml
+
+if TYPE_CHECKING:
+    from fedpns_ray.runtime.hardware import Hardware
 
 Summary = dict[str, Any]
 

@@ -26,7 +26,7 @@ from ray.exceptions import AuthenticationError
 from ray.job_submission import JobDetails, JobStatus, JobSubmissionClient
 
 from fedpns_ray.errors import InputError, LostError
-from fedpns_ray.study.storage import Storage
+from fedpns_ray.records.storage import Storage
 
 LEFT_HERE = (
     "/.git",
@@ -51,7 +51,7 @@ class Submission:
     """One study on one cluster: its jobs share a name, told apart by a number."""
 
     def __init__(self, address: str, arguments: Sequence[str], study: Path, out: str) -> None:
-        self._command, self._out = ["python", "-m", "fedpns_ray.cli", "study", *arguments, "--address", "auto"], out
+        self._command, self._out = ["python", "-m", "fedpns_ray", "study", *arguments, "--address", "auto"], out
         digest = hashlib.sha256("\0".join(arguments).encode() + study.read_bytes()).hexdigest()
         self._name = f"fedpns-{study.stem}-{digest[:12]}"
         self._client = _client(address)
@@ -105,7 +105,7 @@ class Submission:
 
     def fetch(self, to: Path) -> list[str]:
         """Bring the study's own files (tables, curves, pictures; no trials) to a folder of this machine."""
-        name = self._submit(["python", "-m", "fedpns_ray.study.submit", self._out], f"fetch-{time.time_ns()}")
+        name = self._submit(["python", "-m", "fedpns_ray.study.submission", self._out], f"fetch-{time.time_ns()}")
         while not (status := self._client.get_job_status(name)).is_terminal():
             time.sleep(0.5)
         log = self._client.get_job_logs(name)

@@ -25,13 +25,13 @@ from fedpns_ray.core.run import Record
 from fedpns_ray.data import build_population
 from fedpns_ray.errors import InputError
 from fedpns_ray.experiment import Experiment, folder_name
-from fedpns_ray.recording import RunFolder
+from fedpns_ray.records.run_folder import RunFolder
+from fedpns_ray.records.storage import Storage
 from fedpns_ray.runtime.driver import Driver, Recording
 from fedpns_ray.runtime.in_process import in_process
 from fedpns_ray.runtime.layout import Plan
 from fedpns_ray.runtime.node_actor import assigned_device
 from fedpns_ray.runtime.node_actors import Place, on_node_actors
-from fedpns_ray.study.storage import Storage
 
 REPORT_EVERY = 1.0
 """Seconds between two reports of a trial: each costs the trial a few milliseconds, and Tune's loop too."""

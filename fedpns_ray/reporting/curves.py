@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 
 from fedpns_ray.experiment import Experiment, drop_idle
-from fedpns_ray.published import published
-from fedpns_ray.report.comparison import COLOURS
-from fedpns_ray.statistics import interval
+from fedpns_ray.reporting.comparison import COLOURS
+from fedpns_ray.reporting.published import published
+from fedpns_ray.reporting.statistics import interval
+from fedpns_ray.reporting.tables import Results
 from fedpns_ray.strategies import KINDS, known_parameters
-from fedpns_ray.study.results import Results
 from fedpns_ray.study.study_file import Study
 
 if TYPE_CHECKING:

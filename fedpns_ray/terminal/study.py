@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def study_command(
     options: argparse.Namespace, console: Console, messages: Console, stop_on_signal: Callable[[], Any]
 ) -> int:
-    from fedpns_ray.study.storage import Storage
+    from fedpns_ray.records.storage import Storage
 
     changes = pairs(options.set, "set") | ({"rounds": options.rounds} if options.rounds else {})
     whole = read_study(options.study, changes)
@@ -114,7 +114,7 @@ def _as_text(value: Any) -> str:
 
 
 def _submit(study: Study, options: argparse.Namespace, console: Console, messages: Console) -> int:
-    from fedpns_ray.study.submit import Submission
+    from fedpns_ray.study.submission import Submission
 
     out, here = options.out or "", Path("runs") / study.name
     for field, given in (("address", options.address), ("json", options.json)):
@@ -168,10 +168,10 @@ def noted_command(options: argparse.Namespace, storage: Any) -> str:
 
 def _dry_run(study: Study, storage: Any, options: argparse.Namespace, console: Console) -> int:
     from fedpns_ray.runtime.session import machines, machines_to_come, session
+    from fedpns_ray.study.engine import load_samples, missing_trials, refuse_impossible, share
     from fedpns_ray.study.estimate import estimate
     from fedpns_ray.study.packing import holds, pack
-    from fedpns_ray.study.running import load_samples, missing_trials, refuse_impossible, share
-    from fedpns_ray.study_view import clock
+    from fedpns_ray.terminal.study_view import clock
 
     missing = missing_trials(study.trials, storage)
     _print_trials(study, {trial.name for trial in missing}, console)
@@ -230,11 +230,11 @@ def _run(
     messages: Console,
     stop_on_signal: Callable[[], Any],
 ) -> int:
+    from fedpns_ray.reporting.tables import collect, table
+    from fedpns_ray.study.engine import run_study, with_others_done
     from fedpns_ray.study.loggers import loggers
-    from fedpns_ray.study.results import collect, table
-    from fedpns_ray.study.running import run_study, with_others_done
     from fedpns_ray.study.search import ranking
-    from fedpns_ray.study_view import StudyView
+    from fedpns_ray.terminal.study_view import StudyView
 
     extra = loggers(study.name, storage, options.mlflow, options.wandb)
     quiet = options.json or options.verbose
@@ -271,7 +271,7 @@ def _run(
 
 
 def _print_table(rows: Any, study: Study, console: Console) -> None:
-    from fedpns_ray.study.results import formatted
+    from fedpns_ray.reporting.tables import formatted
 
     header, body = formatted(rows, study)
     title = "mean over seeds ± half its 95 % interval; final: mean of the last 5 rounds; accuracies in %"
@@ -284,10 +284,10 @@ def _print_table(rows: Any, study: Study, console: Console) -> None:
 
 
 def _write_pictures(results: Any, rows: Any, storage: Any) -> None:
-    from fedpns_ray.report.gathering import gather
-    from fedpns_ray.report.page import page
-    from fedpns_ray.report.study import plot_study
-    from fedpns_ray.study.results import markdown
+    from fedpns_ray.reporting.collecting import gather
+    from fedpns_ray.reporting.curves import plot_study
+    from fedpns_ray.reporting.page import page
+    from fedpns_ray.reporting.tables import markdown
 
     storage.write("table.md", markdown(rows, results.study).encode())
     storage.write("curves.png", plot_study(results))

@@ -22,11 +22,11 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fedpns_ray.errors import InputError
 from fedpns_ray.experiment import Experiment, folder_name
-from fedpns_ray.runtime.loss import guarded, refuse_lost
+from fedpns_ray.records.storage import Storage
+from fedpns_ray.runtime.lookout import guarded, refuse_lost
 from fedpns_ray.study.packing import Packing
-from fedpns_ray.study.storage import Storage
 from fedpns_ray.study.study_file import Trial
-from fedpns_ray.study.trial_run import Terms, TrialRun, experiment_of
+from fedpns_ray.study.trial import Terms, TrialRun, experiment_of
 
 RETRIES = 2
 """How often a failed trial is tried again; it goes on from its checkpoint."""

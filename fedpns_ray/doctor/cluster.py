@@ -11,12 +11,12 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fedpns_ray.data.sources import IMAGES, data_root
+from fedpns_ray.doctor.machine import TESTED, Finding
 from fedpns_ray.errors import InputError
-from fedpns_ray.hardware import count_gpus
-from fedpns_ray.runtime.doctor import TESTED, Finding
+from fedpns_ray.records.storage import Storage
+from fedpns_ray.runtime.hardware import count_gpus
 from fedpns_ray.runtime.session import machines_to_come, session
-from fedpns_ray.study.storage import Storage
-from fedpns_ray.study.tuning import check_seen_by_all
+from fedpns_ray.study.tune import check_seen_by_all
 
 PATIENCE = 60.0
 """Seconds for a machine to answer."""

@@ -12,8 +12,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fedpns_ray.report.gathering import Gathered, Run
-from fedpns_ray.report.study import label_of
+from fedpns_ray.reporting.collecting import Gathered, Run
+from fedpns_ray.reporting.curves import label_of
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 CURVE = 60

@@ -14,11 +14,19 @@ import pandas as pd
 
 from fedpns_ray.errors import InputError
 from fedpns_ray.experiment import setting_name
-from fedpns_ray.published import Panel, figures, published, triples
-from fedpns_ray.report.comparison import COLOURS
-from fedpns_ray.report.gathering import Gathered
-from fedpns_ray.report.study import AXIS_TITLES, draw_mean, draw_published, finish, label_of, line_axes, study_figure
-from fedpns_ray.study.results import FATES, table
+from fedpns_ray.reporting.collecting import Gathered
+from fedpns_ray.reporting.comparison import COLOURS
+from fedpns_ray.reporting.curves import (
+    AXIS_TITLES,
+    draw_mean,
+    draw_published,
+    finish,
+    label_of,
+    line_axes,
+    study_figure,
+)
+from fedpns_ray.reporting.published import Panel, figures, published, triples
+from fedpns_ray.reporting.tables import FATES, table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

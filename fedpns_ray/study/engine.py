@@ -9,21 +9,21 @@ from typing import Any, NamedTuple
 import ray
 from ray import tune
 
-from fedpns_ray.api import check_fits
 from fedpns_ray.data import DATA_SETTINGS, build_population
+from fedpns_ray.data.fit import check_fits
 from fedpns_ray.data.sources import IMAGES, Samples, load
 from fedpns_ray.errors import InputError
 from fedpns_ray.experiment import Experiment, folder_name
-from fedpns_ray.recording import damage, is_over, parse_summary
-from fedpns_ray.runtime.loss import guarded
+from fedpns_ray.records.run_folder import damage, is_over, parse_summary
+from fedpns_ray.records.storage import COMMANDS, Storage
+from fedpns_ray.runtime.lookout import guarded
 from fedpns_ray.runtime.session import machines, machines_to_come, session
 from fedpns_ray.study.cuda_check import check_cuda
 from fedpns_ray.study.packing import pack
 from fedpns_ray.study.search import Ledger, Suggestion, run_search
-from fedpns_ray.study.storage import COMMANDS, Storage
 from fedpns_ray.study.study_file import Study, Trial
-from fedpns_ray.study.trial_run import Terms
-from fedpns_ray.study.tuning import Watch, check_seen_by_all, tune_trials
+from fedpns_ray.study.trial import Terms
+from fedpns_ray.study.tune import Watch, check_seen_by_all, tune_trials
 
 
 @dataclass

@@ -14,13 +14,14 @@ from typing import Any, NoReturn, get_args
 from rich.console import Console
 from rich.table import Table
 
-from fedpns_ray import cli_report, cli_study
 from fedpns_ray.errors import InputError, LostError
 from fedpns_ray.experiment import DATASETS, Experiment, as_folder, drop_idle, folder_name, overridden
-from fedpns_ray.leaving import leave_when_done
 from fedpns_ray.runtime.layout import Layout
+from fedpns_ray.runtime.leaving import leave_when_done
 from fedpns_ray.strategies import PARTS, PRESETS, describe_default, find_part, known_parameters, parameters_of
 from fedpns_ray.study.study_file import parse_seeds
+from fedpns_ray.terminal import report as cli_report
+from fedpns_ray.terminal import study as cli_study
 from fedpns_ray.yaml_file import read_yaml
 
 Command = Callable[[argparse.Namespace], int]
@@ -302,7 +303,7 @@ def _run_all(experiments: dict[Path, Experiment], quiet: bool, **where: Any) -> 
     """Run one experiment after another with a progress bar; None if stopped by a signal."""
     from fedpns_ray.api import Interrupted, run
     from fedpns_ray.errors import DivergedError
-    from fedpns_ray.progress import Bars
+    from fedpns_ray.terminal.bars import Bars
 
     results = []
     with _stop_on_signal() as stop, Bars(messages, len(experiments), quiet) as bars:
@@ -406,7 +407,7 @@ def compare_command(options: argparse.Namespace) -> int:
     results = _run_all(runs, quiet=options.json)
     if results is None:
         return 130
-    from fedpns_ray.report.comparison import plot, table
+    from fedpns_ray.reporting.comparison import plot, table
 
     code = _say_diverged(results)
     rows = table(sorted(results, key=lambda result: strategies.index(result.experiment.strategy)))
@@ -494,7 +495,7 @@ def _datasets(names: Sequence[str]) -> Sequence[str]:
 
 def data_show_command(options: argparse.Namespace) -> int:
     from fedpns_ray.data import build_population
-    from fedpns_ray.report.population import draw, picture_formats
+    from fedpns_ray.reporting.population import draw, picture_formats
 
     if options.out and options.out.suffix not in picture_formats():
         raise InputError(f"out: {options.out} is not allowed; it must end in {', '.join(picture_formats())}")
@@ -541,12 +542,12 @@ def strategies_command(options: argparse.Namespace) -> int:
 
 
 def doctor_command(options: argparse.Namespace) -> int:
-    from fedpns_ray.runtime.doctor import examine
+    from fedpns_ray.doctor.machine import examine
 
     if options.out and not options.address:
         raise InputError("out: is not allowed without --address")
     if options.address:
-        from fedpns_ray.study.cluster_doctor import examine_cluster
+        from fedpns_ray.doctor.cluster import examine_cluster
 
     grid = Table(title="doctor", title_justify="left")
     for column in ("", "what", "found", "what to do"):

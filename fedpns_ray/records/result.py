@@ -13,7 +13,7 @@ from fedpns_ray.core.interfaces import Vector
 from fedpns_ray.core.run import Record
 from fedpns_ray.errors import InputError
 from fedpns_ray.experiment import Experiment
-from fedpns_ray.recording import RunFolder
+from fedpns_ray.records.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from torch import nn

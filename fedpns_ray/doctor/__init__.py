@@ -1,0 +1,1 @@
+"""What this machine, or a cluster, has and lacks."""
