@@ -7,8 +7,8 @@ READY := .venv/.ready
 
 FIG ?= 1 2 3 4 5 6
 
-run: $(READY) ## FedPNS against FedAvg on the paper's synthetic data: table, plot, run folders
-	$(BIN)/fedpns compare --strategies fedpns,fedavg --rounds 100 --out runs/quickstart
+run: $(READY) ## FedPNS against FedAvg on the paper's synthetic data, 5 seeds, on Ray: verdict, table, page
+	$(BIN)/fedpns compare --strategies fedpns,fedavg --rounds 60 --seeds 1-5 --out runs/quickstart
 
 test: lint ## all tests, two files at a time
 	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder $(TESTS)

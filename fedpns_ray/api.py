@@ -1,10 +1,12 @@
-"""run: one experiment, from its description to its result."""
+"""What the command line and Python share: run, run_study, compare, report."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from fedpns_ray.core.run import Record
 from fedpns_ray.data import Population, build_population
@@ -15,6 +17,11 @@ from fedpns_ray.records.result import Result, load
 from fedpns_ray.records.run_folder import RunFolder, is_over
 from fedpns_ray.runtime.driver import CHECKPOINT_EVERY, Recording, follow
 from fedpns_ray.runtime.layout import Layout
+
+if TYPE_CHECKING:
+    from fedpns_ray.reporting.study_result import StudyResult
+    from fedpns_ray.study.study_file import Study
+    from fedpns_ray.study.tune import Watch
 
 
 class Interrupted(Exception):
@@ -99,3 +106,72 @@ def _checked_population(experiment: Experiment) -> Population:
     population = build_population(experiment)
     check_fits(experiment, population)
     return population
+
+
+# --- studies ---------------------------------------------------------------------------------------------------------
+
+
+def run_study(
+    study: Study | Path | str,
+    out: Path | str | None = None,
+    *,
+    whole: Study | None = None,
+    watch: Watch | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    address: str | None = None,
+    **options: Any,
+) -> StudyResult:
+    """Run what is missing of a study, on Ray, and leave its tables, curves and page in `out` (default: runs/NAME).
+
+    `study` is a Study or the path of a study file; `out` a folder or a URI. `whole` is the study without the selection
+    that was made of its trials, `watch` hears of progress, `stop` is asked again and again. `options`: the `command` to
+    note down, and what Ray Tune takes: verbose, loggers.
+
+    >>> from fedpns_ray import run_study
+    >>> print(run_study("tune/fig1.yaml").verdict)
+    """
+    from fedpns_ray.records.storage import Storage
+    from fedpns_ray.reporting.study_result import concluded
+    from fedpns_ray.study import engine
+    from fedpns_ray.study.study_file import Study, read_study
+    from fedpns_ray.study.tune import Silent
+
+    described = study if isinstance(study, Study) else read_study(Path(study))
+    storage = Storage(out or Path("runs") / described.name)
+    storage.check()
+    outcome = engine.run_study(described, storage, watch or Silent(), stop, address, **options)
+    return concluded(described, whole or described, storage, outcome)
+
+
+def compare(
+    strategies: Sequence[str] = ("fedpns", "fedavg"),
+    seeds: Sequence[int] | str = "1-5",
+    out: Path | str | None = None,
+    *,
+    address: str | None = None,
+    **settings: Any,
+) -> StudyResult:
+    """Strategies side by side with the same seeds and data: a study made from settings.
+
+    >>> from fedpns_ray import compare
+    >>> print(compare(["fedpns", "fedavg"], seeds="1-5", rounds=60).verdict)
+    """
+    from fedpns_ray.study.comparison import comparison
+    from fedpns_ray.study.study_file import parse_seeds
+
+    listed = parse_seeds(seeds if isinstance(seeds, str) else list(seeds))
+    return run_study(comparison(settings, list(strategies), listed), out, address=address)
+
+
+def report(*places: Path | str, out: Path | str = "report.html", figures: Path | str | None = None) -> Path:
+    """Runs and studies as one page; with a folder for `figures`, also figures for a paper, as PDF and PNG."""
+    from fedpns_ray.reporting.collecting import gather
+    from fedpns_ray.reporting.figures import write_figures
+    from fedpns_ray.reporting.page import write_page
+
+    gathered = gather(places)
+    words = ["fedpns", "report", *(source.place for source in gathered.sources), "--out", str(out)]
+    write_page(gathered, Path(out), shlex.join(words))
+    if figures:
+        write_figures(gathered, Path(figures))
+    return Path(out)

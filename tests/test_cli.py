@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from fedpns_ray import Experiment
 from fedpns_ray.study.study_file import parse_seeds
 from fedpns_ray.terminal.command_line import main
 
@@ -84,16 +85,27 @@ def test_json_is_the_summary_and_nothing_else(capsys, tmp_path):
     assert (tmp_path / summary["out"] / "summary.json").exists() and summary["out"].startswith("runs/synthetic-fedavg-")
 
 
-def test_compare_writes_runs_plot_and_table(capsys, tmp_path):
+def test_compare_is_a_study(capsys, tmp_path):
+    """Paired, on Ray, with the tables and the page of a study, and resumed by `fedpns study` like any other."""
     flags = ["--strategies", "fedpns,fedavg", "--alpha", "3", "--seeds", "1-2", "--rounds", "3", "--out", "c"]
     assert main(["compare", *SMALL, *flags]) == 0
-    out = capsys.readouterr().out
-    assert re.search(r"fedpns +│ +2 │ +\d+\.\d\d ± \d+\.\d\d %", out) and "fedavg" in out
-    assert sorted(p.name for p in (tmp_path / "c").iterdir()) == [
-        "comparison.png", "fedavg-seed1", "fedavg-seed2", "fedpns-seed1", "fedpns-seed2"
-    ]  # fmt: skip
-    assert (tmp_path / "c" / "comparison.png").read_bytes().startswith(b"\x89PNG")
-    assert "alpha: 3.0" in (tmp_path / "c" / "fedpns-seed1" / "config.yaml").read_text()
+    printed = capsys.readouterr()
+    assert re.search(r"Ray: \d+ workers? on \d+ cores?\n", printed.err), printed.err
+    assert re.search(r"│ fedpns +│ +2 │ +\d+\.\d\d ± \d+\.\d\d ", printed.out) and "fedavg" in printed.out
+    winner = re.search(
+        r"(fedpns|fedavg) beats (fedavg|fedpns) by \d+\.\d\d ± \d+\.\d\d points .* over 2 seeds", printed.out
+    )
+    assert winner and "open c/report.html" in printed.out, printed.out
+    left = {p.name for p in (tmp_path / "c").iterdir()}
+    assert left == {
+        "commands.txt", "curves.parquet", "curves.png", "report.html", "study.csv", "study.yaml", "table.md", "trials"
+    }  # fmt: skip
+    configs = [p.read_text() for p in (tmp_path / "c" / "trials").glob("*/config.yaml")]
+    assert len(configs) == 4 and sum("alpha: 3.0" in text for text in configs) == 2
+    before = (tmp_path / "c" / "study.csv").read_bytes()
+    assert main(["study", "c/study.yaml", "--out", "c"]) == 0  # nothing is missing
+    assert (tmp_path / "c" / "study.csv").read_bytes() == before
+    capsys.readouterr()
     assert main(["compare", *SMALL, *flags, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["strategy"] for row in rows] == ["fedpns", "fedavg"] and rows[0]["seeds"] == 2
@@ -101,16 +113,17 @@ def test_compare_writes_runs_plot_and_table(capsys, tmp_path):
 
 def test_compare_leaves_foreign_folders_alone_and_reads_a_runs_config(capsys, tmp_path):
     (tmp_path / "thesis").mkdir()
-    (tmp_path / "thesis" / "comparison.png").write_text("mine")
+    (tmp_path / "thesis" / "curves.png").write_text("mine")
     assert main(["compare", *SMALL, "--rounds", "1", "--out", "thesis"]) == 2
-    assert "is not empty and holds no runs" in capsys.readouterr().err
-    assert (tmp_path / "thesis" / "comparison.png").read_text() == "mine"
+    assert "is not empty and holds no study" in capsys.readouterr().err
+    assert (tmp_path / "thesis" / "curves.png").read_text() == "mine"
     assert main(["run", *SMALL, "--in-process", "--rounds", "2", "--seed", "7", "--out", "r"]) == 0
     assert main(["compare", "r/config.yaml", "--strategies", "fedpns,fedavg", "--out", "c", "--json"]) == 0
     capsys.readouterr()
-    digests = {name: json.loads((tmp_path / name / "summary.json").read_text())["weights_sha256"]
-               for name in ("r", "c/fedpns-seed7", "c/fedavg-seed7")}  # fmt: skip
-    assert digests["r"] == digests["c/fedpns-seed7"] != digests["c/fedavg-seed7"]
+    trials = {Experiment.from_yaml(p / "config.yaml").strategy: p for p in (tmp_path / "c" / "trials").iterdir()}
+    digests = {name: json.loads((folder / "summary.json").read_text())["weights_sha256"]
+               for name, folder in {"r": tmp_path / "r", **trials}.items()}  # fmt: skip
+    assert digests["r"] == digests["fedpns"] != digests["fedavg"]
 
 
 def test_a_part_and_a_model_of_your_own_beside_you(tmp_path):

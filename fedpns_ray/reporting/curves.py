@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from fedpns_ray.experiment import Experiment, drop_idle
-from fedpns_ray.reporting.comparison import COLOURS
+from fedpns_ray.reporting.colours import COLOURS
 from fedpns_ray.reporting.published import published
 from fedpns_ray.reporting.statistics import interval
 from fedpns_ray.reporting.tables import Results

@@ -15,7 +15,7 @@ import pandas as pd
 from fedpns_ray.errors import InputError
 from fedpns_ray.experiment import setting_name
 from fedpns_ray.reporting.collecting import Gathered
-from fedpns_ray.reporting.comparison import COLOURS
+from fedpns_ray.reporting.colours import COLOURS
 from fedpns_ray.reporting.curves import (
     AXIS_TITLES,
     draw_mean,

@@ -29,7 +29,7 @@ from fedpns_ray.data.sources import IMAGES, Samples, load
 from fedpns_ray.errors import InputError
 from fedpns_ray.experiment import Experiment, setting_name
 from fedpns_ray.reporting.collecting import Gathered, Run
-from fedpns_ray.reporting.comparison import COLOURS
+from fedpns_ray.reporting.colours import COLOURS
 from fedpns_ray.reporting.curves import AXIS_TITLES, BANDS, SCALES, label_of, line_axes
 from fedpns_ray.reporting.published import published
 from fedpns_ray.reporting.tables import formatted, table

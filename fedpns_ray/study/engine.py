@@ -16,10 +16,11 @@ from fedpns_ray.errors import InputError
 from fedpns_ray.experiment import Experiment, folder_name
 from fedpns_ray.records.run_folder import damage, is_over, parse_summary
 from fedpns_ray.records.storage import COMMANDS, Storage
+from fedpns_ray.runtime.layout import Machine
 from fedpns_ray.runtime.lookout import guarded
 from fedpns_ray.runtime.session import machines, machines_to_come, session
 from fedpns_ray.study.cuda_check import check_cuda
-from fedpns_ray.study.packing import pack
+from fedpns_ray.study.packing import Packing, pack
 from fedpns_ray.study.search import Ledger, Suggestion, run_search
 from fedpns_ray.study.study_file import Study, Trial
 from fedpns_ray.study.trial import Terms
@@ -107,8 +108,11 @@ def run_study(
     tried = not study.search or len(outcome.suggestions) >= study.search.trials
     if tried and not missing_trials(outcome.trials, storage):
         return outcome
+    watch.note("starting Ray …")
     with session(address):
-        packing = pack(study, guarded(machines, whole=True) + guarded(machines_to_come))
+        here = guarded(machines, whole=True)
+        packing = pack(study, here + guarded(machines_to_come))
+        watch.note(started(packing, here))
         samples = load_samples(study.trials)
         refuse_impossible(study.trials, samples)
         terms = Terms(storage, guarded(share, samples), packing.plan, packing.cpu_fallback)
@@ -133,6 +137,14 @@ def run_study(
             grid(outcome.trials)
     outcome.stopped = stop()
     return outcome
+
+
+def started(packing: Packing, here: Sequence[Machine]) -> str:
+    """`Ray: 2 workers on 2 cores`."""
+    cores, gpus, count = sum(m.cpus for m in here), sum(m.gpus for m in here), len(here)
+    devices = f"{cores:g} core{'s' * (cores != 1)}" + (f" and {gpus:g} GPU{'s' * (gpus != 1)}" if gpus else "")
+    machines = f" of {count} machines" if count > 1 else ""
+    return f"Ray: {packing.at_once} worker{'s' * (packing.at_once != 1)} on {devices}{machines}"
 
 
 def load_samples(trials: Iterable[Trial]) -> dict[str, Samples]:

@@ -56,6 +56,20 @@ class Watch(Protocol):
         ...
 
 
+class Silent:
+    """A watch that tells nobody."""
+
+    def begin(self, trials: Sequence[Trial], done: Iterable[str], packing: Packing) -> None: ...
+
+    def begin_search(self, tried: int, packing: Packing) -> None: ...
+
+    def update(self, name: str, experiment: Experiment, state: str, last: dict[str, Any]) -> None: ...
+
+    def note(self, message: str) -> None: ...
+
+    def tick(self) -> None: ...
+
+
 def tune_trials(
     space: dict[str, Any],
     terms: Terms,

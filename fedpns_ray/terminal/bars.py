@@ -1,4 +1,4 @@
-"""Progress for people: one bar a run with round, accuracy and time left; nothing at all when piped."""
+"""Progress for people: one bar with round, accuracy and time left; nothing at all when piped."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from fedpns_ray.experiment import Experiment
 
 
 class Bars:
-    """A bar for each run."""
+    """The bar of a run."""
 
-    def __init__(self, console: Console, runs: int, quiet: bool) -> None:
-        self._runs, self._begun = runs, 0
+    def __init__(self, console: Console, quiet: bool) -> None:
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=30),
@@ -38,9 +37,7 @@ class Bars:
         self.close()
 
     def begin(self, experiment: Experiment) -> None:
-        self._begun += 1
-        count = f"[{self._begun}/{self._runs}] " if self._runs > 1 else ""
-        name = f"{count}{experiment.label}, seed {experiment.seed}".replace("[", r"\[", 1)
+        name = f"{experiment.label}, seed {experiment.seed}".replace("[", r"\[", 1)
         self._task = self._progress.add_task(name, total=experiment.rounds, accuracy="-")
 
     def advance(self, record: Record) -> None:

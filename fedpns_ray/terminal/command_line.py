@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
@@ -15,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedpns_ray.errors import InputError, LostError
-from fedpns_ray.experiment import DATASETS, Experiment, as_folder, drop_idle, folder_name, overridden
+from fedpns_ray.experiment import DATASETS, Experiment, folder_name, overridden
 from fedpns_ray.runtime.layout import Layout
 from fedpns_ray.runtime.leaving import leave_when_done
 from fedpns_ray.strategies import PARTS, PRESETS, describe_default, find_part, known_parameters, parameters_of
@@ -139,7 +141,15 @@ def build_parser() -> Parser:
     )
     compare.add_argument("--seeds", help="such as 1-5 or 1,3,7 (default: the file's seed, or 1)")
     compare.add_argument(
-        "--out", type=Path, metavar="DIR", help="folder of all runs (default: runs/NAME, by their settings)"
+        "--out", metavar="DIR", help="a folder or a URI for all of it (default: runs/NAME, by its settings)"
+    )
+    compare.add_argument(
+        "--address", help="join the Ray cluster there (auto: the one on this machine; default: RAY_ADDRESS)"
+    )
+    compare.add_argument(
+        "--cpu-fallback",
+        action="store_true",
+        help="train on the CPU where a trial is given a GPU that torch cannot use; otherwise that is refused",
     )
     compare.add_argument("--json", action="store_true", help="print the table as JSON, and nothing else")
 
@@ -299,26 +309,27 @@ def _stop_on_signal() -> Iterator[Any]:
             signal.signal(number, old)
 
 
-def _run_all(experiments: dict[Path, Experiment], quiet: bool, **where: Any) -> list[Any] | None:
-    """Run one experiment after another with a progress bar; None if stopped by a signal."""
+SCREEN = cli_study.Screen(console, messages, _stop_on_signal)
+
+
+def _run_one(experiment: Experiment, out: Path, quiet: bool, **where: Any) -> Any:
+    """Run an experiment with a progress bar; None if stopped by a signal."""
     from fedpns_ray.api import Interrupted, run
     from fedpns_ray.errors import DivergedError
     from fedpns_ray.terminal.bars import Bars
 
-    results = []
-    with _stop_on_signal() as stop, Bars(messages, len(experiments), quiet) as bars:
-        for out, experiment in experiments.items():
-            bars.begin(experiment)
-            try:
-                results.append(run(experiment, out, bars.advance, stop, say=messages.print, **where))
-            except DivergedError as error:
-                results.append(error.result)
-            except (Interrupted, KeyboardInterrupt):
-                bars.close()
-                messages.print(f"stopped; the same command resumes from {out}")
-                return None
-            bars.end()
-    return results
+    with _stop_on_signal() as stop, Bars(messages, quiet) as bars:
+        bars.begin(experiment)
+        try:
+            result = run(experiment, out, bars.advance, stop, say=messages.print, **where)
+        except DivergedError as error:
+            result = error.result
+        except (Interrupted, KeyboardInterrupt):
+            bars.close()
+            messages.print(f"stopped; the same command resumes from {out}")
+            return None
+        bars.end()
+    return result
 
 
 def run_command(options: argparse.Namespace) -> int:
@@ -329,11 +340,12 @@ def run_command(options: argparse.Namespace) -> int:
         raise InputError(f"checkpoint_every: {every!r} is not allowed; it must be a whole number above 0")
     timeline = out / "timeline.json" if options.profile and layout else None
     where = {"layout": layout, "address": options.address, "timeline": timeline, "checkpoint_every": int(every)}
-    results = _run_all({out: experiment}, quiet=options.json, **where)
-    if results is None:
+    result = _run_one(experiment, out, quiet=options.json, **where)
+    if result is None:
         return 130
-    (result,) = results
-    code = _say_diverged(results)
+    code = 3 if result.diverged else 0
+    if result.diverged:
+        messages.print(f"fedpns: {experiment.label}, seed {experiment.seed}: {result.diverged}", soft_wrap=True)
     if options.json:
         print(json.dumps(result.summary | {"out": str(out)}))
         return code
@@ -351,15 +363,6 @@ def run_command(options: argparse.Namespace) -> int:
     if options.profile:
         _print_profile(result)
     return code
-
-
-def _say_diverged(results: Sequence[Any]) -> int:
-    """The exit code: 3 if a run has diverged, which is said in a line."""
-    diverged = [result for result in results if result.diverged]
-    for result in diverged:
-        e = result.experiment
-        messages.print(f"fedpns: {e.label}, seed {e.seed}: {result.diverged}", soft_wrap=True)
-    return 3 if diverged else 0
 
 
 def _number(value: float | None, form: str) -> str:
@@ -380,81 +383,22 @@ def _print_profile(result: Any) -> None:
     console.print(grid)
 
 
-def _check_all(out: Path, runs: dict[Path, Experiment]) -> None:
-    """Refuse what cannot run before the first run begins."""
-    from fedpns_ray.api import check
-
-    if out.is_dir() and any(out.iterdir()) and not any(out.glob("*/config.yaml")):
-        raise InputError(f"out: {out} is not empty and holds no runs; name a new folder")
-    first_seed = next(iter(runs.values())).seed
-    for path, experiment in runs.items():
-        check(experiment, path, with_data=experiment.seed == first_seed)
-
-
 def compare_command(options: argparse.Namespace) -> int:
+    from fedpns_ray.records.storage import Storage
+    from fedpns_ray.study.comparison import comparison
+
     settings = _settings(options)
     seeds = parse_seeds(options.seeds or str(settings.get("seed", 1)))
     strategies = [name.strip() for name in options.strategies.split(",") if name.strip()]
-    _refuse_useless(settings, strategies)
-    experiments = [
-        Experiment(**drop_idle(settings | {"strategy": strategy, "seed": seed}))
-        for seed in seeds
-        for strategy in strategies
-    ]
-    out = options.out or Path("runs") / folder_name(*experiments)
-    runs = {out / f"{as_folder(e.label)}-seed{e.seed}": e for e in experiments}
-    _check_all(out, runs)
-    results = _run_all(runs, quiet=options.json)
-    if results is None:
-        return 130
-    from fedpns_ray.reporting.comparison import plot, table
-
-    code = _say_diverged(results)
-    rows = table(sorted(results, key=lambda result: strategies.index(result.experiment.strategy)))
-    picture = out / "comparison.png"
-    plot(results, picture)
-    if options.json:
-        print(rows.to_json(orient="records"))
-        return code
-    _print_comparison(rows)
-    console.print(f"plot and runs written to {out}", soft_wrap=True)
-    return code
-
-
-def _refuse_useless(settings: dict[str, Any], strategies: list[str]) -> None:
-    """A setting that none of the strategies uses is a mistake; one that some use is not."""
-    if not strategies:
-        raise InputError("strategies: none is named; such as fedpns,fedavg")
-    used = set().union(*(drop_idle(settings | {"strategy": strategy}) for strategy in strategies))
-    for key in settings:
-        if key not in used:
-            Experiment(**settings | {"strategy": strategies[0]})  # says why
-
-
-def _print_comparison(rows: Any) -> None:
-    target = rows["target"].iloc[0]
-    rounds_to = f"rounds to {float(target):.0%}" if target else "rounds to 50%"
-    grid = Table(title="mean over seeds; final: mean of the last 5 tests", title_justify="left")
-    costs = () if rows["simulated_seconds"].isna().all() else ("MB up", "MB down", "simulated s")
-    for column in ("strategy", "seeds", "final accuracy", "best", "last loss", rounds_to, "seconds", *costs):
-        grid.add_column(column, justify="left" if column == "strategy" else "right", no_wrap=True)
-    for row in rows.itertuples():
-        spread = f" ± {100 * row.interval:.2f}" if row.interval == row.interval else ""
-        grid.add_row(
-            row.strategy,
-            str(row.seeds) + (f", {row.diverged} diverged" if row.diverged else ""),
-            f"{100 * row.final_accuracy:.2f}{spread} %" if row.seeds else "-",
-            _number(row.best_accuracy, ".2%"),
-            _number(row.last_loss, ".4f"),
-            f"{row.rounds_to_target:.0f}" if target else "-",
-            _number(row.seconds, ".1f"),
-            *(f"{x:.4g}" for x in (row.bytes_up / 1e6, row.bytes_down / 1e6, row.simulated_seconds) if costs),
-        )
-    console.print(grid)
+    study = replace(comparison(settings, strategies, seeds), cpu_fallback=options.cpu_fallback)
+    storage = Storage(options.out or Path("runs") / study.name)
+    storage.check()
+    command = shlex.join(["fedpns", "study", f"{storage}/study.yaml", "--out", str(storage)])
+    return cli_study.show_study(study, study, storage, options, SCREEN, command=command)
 
 
 def study_command(options: argparse.Namespace) -> int:
-    return cli_study.study_command(options, console, messages, _stop_on_signal)
+    return cli_study.study_command(options, SCREEN)
 
 
 def report_command(options: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -62,9 +62,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--wandb", metavar="PROJECT", help="also log to this Weights & Biases project")
 
 
-def study_command(
-    options: argparse.Namespace, console: Console, messages: Console, stop_on_signal: Callable[[], Any]
-) -> int:
+class Screen(NamedTuple):
+    """Where a command speaks, and how it is told to stop."""
+
+    console: Console
+    messages: Console
+    stop_on_signal: Callable[[], Any]
+
+
+def study_command(options: argparse.Namespace, screen: Screen) -> int:
     from fedpns_ray.records.storage import Storage
 
     changes = pairs(options.set, "set") | ({"rounds": options.rounds} if options.rounds else {})
@@ -73,14 +79,14 @@ def study_command(
     if options.cpu_fallback:
         study = replace(study, cpu_fallback=True, layout=study.layout and replace(study.layout, cpu_fallback=True))
     if options.submit:
-        return _submit(study, options, console, messages)
+        return _submit(study, options, screen)
     storage = Storage(options.out or Path("runs") / study.name)
     storage.check()
     if options.resume and "study.yaml" not in storage.names():
         raise InputError(f"resume: {storage} holds no study to go on with")
     if options.dry_run:
-        return _dry_run(study, storage, options, console)
-    return _run(whole, study, storage, options, console, messages, stop_on_signal)
+        return _dry_run(study, storage, options, screen.console)
+    return _run(whole, study, storage, options, screen)
 
 
 def pairs(texts: Sequence[str], field: str) -> dict[str, str]:
@@ -113,9 +119,10 @@ def _as_text(value: Any) -> str:
         return str(value)
 
 
-def _submit(study: Study, options: argparse.Namespace, console: Console, messages: Console) -> int:
+def _submit(study: Study, options: argparse.Namespace, screen: Screen) -> int:
     from fedpns_ray.study.submission import Submission
 
+    console, messages = screen.console, screen.messages
     out, here = options.out or "", Path("runs") / study.name
     for field, given in (("address", options.address), ("json", options.json)):
         if given:
@@ -221,53 +228,44 @@ def _print_trials(study: Study, missing: set[str], console: Console) -> None:
     console.print(grid)
 
 
-def _run(
-    whole: Study,
-    study: Study,
-    storage: Any,
-    options: argparse.Namespace,
-    console: Console,
-    messages: Console,
-    stop_on_signal: Callable[[], Any],
-) -> int:
-    from fedpns_ray.reporting.tables import collect, table
-    from fedpns_ray.study.engine import run_study, with_others_done
+def _run(whole: Study, study: Study, storage: Any, options: argparse.Namespace, screen: Screen) -> int:
     from fedpns_ray.study.loggers import loggers
-    from fedpns_ray.study.search import ranking
-    from fedpns_ray.terminal.study_view import StudyView
 
     extra = loggers(study.name, storage, options.mlflow, options.wandb)
-    quiet = options.json or options.verbose
-    with stop_on_signal() as stop, StudyView(messages, study, quiet) as view:
-        command = noted_command(options, storage)
-        outcome = run_study(
-            study, storage, view, stop, options.address, command, verbose=options.verbose, loggers=extra
-        )
-    trials = with_others_done(outcome.trials, whole, storage)
-    results = collect(study, trials, storage, outcome.errors)
-    results.write(storage)
-    if outcome.stopped:
+    told = {"command": noted_command(options, storage), "verbose": options.verbose, "loggers": extra}
+    return show_study(whole, study, storage, options, screen, **told)
+
+
+def show_study(
+    whole: Study, study: Study, storage: Any, options: argparse.Namespace, screen: Screen, **told: Any
+) -> int:
+    """Run a study with a live view; print its table and its verdict, and where its page is."""
+    from fedpns_ray.api import run_study
+    from fedpns_ray.reporting.study_result import LEAVES
+    from fedpns_ray.terminal.study_view import StudyView
+
+    console, messages = screen.console, screen.messages
+    quiet = options.json or told.get("verbose", False)
+    with screen.stop_on_signal() as stop, StudyView(messages, study, quiet) as view:
+        where = {"address": options.address, **told}
+        found = run_study(study, storage.place, whole=whole, watch=view, stop=stop, **where)
+    if found.outcome.stopped:
         messages.print(f"stopped; the same command resumes from {storage}", soft_wrap=True)
         return 130
-    rows = table(results, trials)
     if options.json:
-        print(json.dumps(json.loads(rows.to_json(orient="records"))))
-    elif len(rows):
-        _print_table(rows, study, console)
-        _write_pictures(results, rows, storage)
-    for name, error in outcome.errors.items():
+        print(json.dumps(json.loads(found.table.to_json(orient="records"))))
+    elif len(found.table):
+        _print_table(found.table, study, console)
+    for name, error in found.outcome.errors.items():
         messages.print(f"failed: {name}: {error}", soft_wrap=True)
-    diverged = results.trials[results.trials["status"] == "diverged"]
-    for row in diverged.itertuples():
-        messages.print(f"diverged in round {row.diverged_in_round:.0f}: {row.trial}", soft_wrap=True)
+    for name, round in found.diverged.items():
+        messages.print(f"diverged in round {round}: {name}", soft_wrap=True)
     if not options.json:
-        if outcome.suggestions and len(rows):
-            console.print(ranking(study, outcome.suggestions, rows), soft_wrap=True)
-        console.print(
-            f"report.html, study.csv, curves.parquet, table.md, curves.png and trials written to {storage}",
-            soft_wrap=True,
-        )
-    return 1 if outcome.errors else 3 if len(diverged) else 0
+        if found.verdict:
+            console.print(found.verdict, soft_wrap=True)
+        console.print(f"{', '.join(LEAVES)} and trials written to {storage}", soft_wrap=True)
+        console.print(f"open {str(storage).rstrip('/')}/report.html", soft_wrap=True)
+    return 1 if found.outcome.errors else 3 if found.diverged else 0
 
 
 def _print_table(rows: Any, study: Study, console: Console) -> None:
@@ -281,14 +279,3 @@ def _print_table(rows: Any, study: Study, console: Console) -> None:
     for cells in body:
         grid.add_row(*cells)
     console.print(grid)
-
-
-def _write_pictures(results: Any, rows: Any, storage: Any) -> None:
-    from fedpns_ray.reporting.collecting import gather
-    from fedpns_ray.reporting.curves import plot_study
-    from fedpns_ray.reporting.page import page
-    from fedpns_ray.reporting.tables import markdown
-
-    storage.write("table.md", markdown(rows, results.study).encode())
-    storage.write("curves.png", plot_study(results))
-    storage.write("report.html", page(gather([storage.place]), shlex.join(["fedpns", "report", str(storage)])).encode())
