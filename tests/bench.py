@@ -54,8 +54,8 @@ class Bench:
         """Rounds recorded in any run folder."""
         return sum(len(path.read_bytes().splitlines()) for path in self.folder.rglob("rounds.jsonl"))
 
-    def wait_for_lines(self, process, count):
-        deadline = time.monotonic() + 90
+    def wait_for_lines(self, process, count, within=90):
+        deadline = time.monotonic() + within
         while self.lines() < count:
             assert process.poll() is None, process.communicate()
             assert time.monotonic() < deadline

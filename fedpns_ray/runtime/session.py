@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -92,8 +93,10 @@ def _examined(address: str) -> str:
         # Ray 2.60 takes the user's token by itself for `auto` alone, which we have resolved before it sees it.
         from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
 
+        found = find_cluster()
+        logging.getLogger("ray").setLevel(logging.ERROR)  # as ray.init will: it tells of the token, too
         maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
-        return find_cluster()
+        return found
     _refuse_unreachable(address)
     refuse_private(address)
     return address

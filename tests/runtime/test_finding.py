@@ -1,5 +1,7 @@
 """Which Ray `--address` means: a cluster, never the private Ray of another run."""
 
+import logging
+
 import psutil
 import pytest
 
@@ -42,7 +44,7 @@ def test_auto_without_a_cluster_is_refused(monkeypatch, found, message):
         finding.find_cluster()
 
 
-def test_the_private_ray_of_a_run_is_joined_by_nobody(tmp_path, monkeypatch, capsys):
+def test_the_private_ray_of_a_run_is_joined_by_nobody(tmp_path, monkeypatch, capsys, caplog):
     bench = Bench(tmp_path, "run", "--nodes", "10", "--rounds", "100000", "--out", "r", "--json")
     process = bench.start()
     try:
@@ -72,7 +74,10 @@ def test_the_private_ray_of_a_run_is_joined_by_nobody(tmp_path, monkeypatch, cap
 
             only += [p.pid for p in everything() if _is_raylet_of(p, port)]
             assert {ray.private for ray in finding.rays_here()} == {True, False}
-            assert main(["doctor", "--address", "auto"]) == 0
+            monkeypatch.delenv("RAY_AUTH_MODE", raising=False)  # as in a process that has not used Ray yet
+            logging.getLogger("ray").setLevel(logging.INFO)
+            caplog.clear()
+            assert main(["doctor", "--address", "auto"]) == 0 and not caplog.text
             assert "1 with 2 CPU" in " ".join(capsys.readouterr().out.split())
 
             monkeypatch.setattr(finding, "rays_here", set)  # as if its processes were hidden from us

@@ -74,7 +74,7 @@ def test_one_line_and_resumed_to_the_same_bits(tmp_path):
 
 def _lose(bench, process, owner):
     """Kill the control store that `owner` has started, and see how the command takes it."""
-    bench.wait_for_lines(process, 15)
+    bench.wait_for_lines(process, 15, within=240)  # three Rays start at once
     wait_for_child(owner, "gcs_server").kill()
     began = time.monotonic()
     code, took = process.wait(timeout=60), time.monotonic() - began
@@ -99,7 +99,7 @@ def _run_on_a_cluster(folder):
         said = _lose(bench, bench.start("--address", f"127.0.0.1:{port}"), head)
     assert f":{port} was lost" in said
     process = bench.start("--in-process")
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
     assert json.loads(out)["weights_sha256"] == run(E).summary["weights_sha256"]
 
@@ -111,7 +111,7 @@ def _study_on_a_cluster(folder):
     trials = sorted((bench.folder / "s" / "trials").iterdir())
     assert trials and not any((trial / "summary.json").exists() for trial in trials)
     process = bench.start()
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
     for trial in trials:
         e = Experiment.from_yaml(trial / "config.yaml")
