@@ -4,7 +4,7 @@
     fedpns compare --strategies examples.newcomers:Newcomers,fedpns,fedavg --rounds 50
 
 A selection draws nodes and learns from what came of them. Its fields are its parameters; what `learn` changes is its
-state, which `state_dict` gives to checkpoints. The other two parts are the registry's own, by name.
+state, which checkpoints hold. The other two parts are the registry's own, by name.
 """
 
 import numpy as np
@@ -29,12 +29,6 @@ class LeastDrawn(Selection):
 
     def learn(self, updates, outcome):
         self._times[list(updates.node_ids)] += 1
-
-    def state_dict(self):
-        return {"times": self._times}
-
-    def load_state_dict(self, state):
-        self._times = state["times"].copy()
 
 
 Newcomers = Preset("nodes drawn least often come first", selection=LeastDrawn, aggregation="optimal")

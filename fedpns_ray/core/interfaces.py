@@ -112,6 +112,10 @@ class Outcome:
     """w_t - w_{t-1}: the global update. The round loop fills it in."""
 
 
+SAVED = (np.ndarray, np.generic, bool, int, float, str)
+"""What a checkpoint holds of a part."""
+
+
 class Part(BaseModel):
     """A named piece of science with parameters and, where it learns, a state."""
 
@@ -123,11 +127,30 @@ class Part(BaseModel):
         """Called once, before round 1."""
 
     def state_dict(self) -> dict[str, NDArray[Any]]:
-        """All that `learn` (or `combine`) has changed, as arrays: enough to go on from a checkpoint."""
-        return {}
+        """The state as arrays, for a checkpoint: every private attribute that is an array, a number or a string."""
+        return {
+            name.removeprefix("_"): np.asarray(value)
+            for name, value in (self.__pydantic_private__ or {}).items()
+            if isinstance(value, SAVED)
+        }
 
     def load_state_dict(self, state: dict[str, NDArray[Any]]) -> None:
         """The inverse of `state_dict`."""
+        for key, value in state.items():
+            before = (self.__pydantic_private__ or {}).get(f"_{key}")
+            is_array = isinstance(before, np.ndarray) or value.ndim > 0
+            setattr(self, f"_{key}", value.copy() if is_array else value.item())
+
+    def refuse_unsaved(self) -> None:
+        """An InputError for state that a checkpoint would lose: a resumed run would silently differ."""
+        if type(self).state_dict is not Part.state_dict:
+            return
+        for name, value in (self.__pydantic_private__ or {}).items():
+            if isinstance(value, (list, dict, set, bytearray)):
+                raise InputError(
+                    f"{type(self).__name__}: its attribute {name} is a {type(value).__name__}, which a checkpoint does not "
+                    "hold; keep state in numpy arrays, numbers and strings, or write state_dict and load_state_dict"
+                )
 
 
 class Selection(Part):
@@ -142,6 +165,10 @@ class Selection(Part):
     """Whether `hear` must have the test of the last model before the next draw. The round then waits for the test."""
     downloads: ClassVar[int] = 1
     """Vectors as large as the model that every drawn node is sent."""
+
+    def trains(self, per_round: int) -> int:
+        """How many nodes train in a round, at most; |S_t| unless a method trains more than it aggregates."""
+        return per_round
 
     def draw(self, rng: np.random.Generator, probe: Probe) -> Sequence[int]:
         """The nodes that train this round. `probe(ids)` asks nodes for the loss of the current model on their data."""
@@ -193,6 +220,7 @@ class Strategy(NamedTuple):
     def begin(self, nodes: Nodes) -> None:
         for part in self:
             part.begin(nodes)
+            part.refuse_unsaved()
 
     def state_dict(self) -> dict[str, NDArray[Any]]:
         return {

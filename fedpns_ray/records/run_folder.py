@@ -19,7 +19,7 @@ import platform
 import time
 import zipfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,11 +121,11 @@ class RunFolder:
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def open(self, experiment: Experiment) -> State:
+    def open(self, experiment: Experiment, needed: Collection[str]) -> State:
         """Begin, or resume: gives back the last checkpoint, empty for a run from the start.
 
-        What was recorded after the checkpoint is done again, to the same bits; without a checkpoint that can be read,
-        or with fewer records than it stands for, the run starts over.
+        What was recorded after the checkpoint is done again, to the same bits; without a checkpoint that can be read and
+        holds what is needed, or with fewer records than it stands for, the run starts over.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -134,7 +134,7 @@ class RunFolder:
         except OSError as error:
             raise InputError(f"out: {self.path} cannot be written to ({error.strerror})") from None
         state, records = self._read_checkpoint(), self.records()
-        if len(records) < int(state.get("round", 0)) or self._records_damaged():
+        if not set(needed) <= set(state) or len(records) < int(state["round"]) or self._records_damaged():
             state = {}
         done = int(state.get("round", 0))
         (self.path / "summary.json").unlink(missing_ok=True)  # written again at the end
@@ -153,10 +153,9 @@ class RunFolder:
     def _read_checkpoint(self) -> State:
         try:
             with np.load(self.path / "checkpoint.npz") as state:
-                found = {key: state[key] for key in state.files}
+                return {key: state[key] for key in state.files}
         except (OSError, EOFError, ValueError, zipfile.BadZipFile):
             return {}
-        return found if {"weights", "round"} <= set(found) else {}
 
     def break_lock(self) -> None:
         """Take the folder from a writer that is lost. Should it come back, it finds that it may not write any more."""

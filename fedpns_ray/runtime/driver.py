@@ -61,7 +61,7 @@ class Driver:
     def __enter__(self) -> Driver:
         if self._recording.out:
             self._folder = RunFolder(self._recording.out)
-            if state := self._folder.open(self._run.experiment):
+            if state := self._folder.open(self._run.experiment, needed=self._run.checkpoint()):
                 self._run.restore(state)
                 self._saved = self._run.round
         return self

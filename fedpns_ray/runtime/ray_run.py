@@ -83,7 +83,7 @@ def run_on_ray(
 
 def _planned(layout: Layout, experiment: Experiment, say: Callable[[str], None]) -> Plan:
     """A plan for what is free. What would fit if others let go is waited for, aloud and not for long."""
-    drawn = int(experiment.parameters.get("candidates", experiment.per_round))
+    drawn = experiment.build_strategy().selection.trains(experiment.per_round)
     deadline = time.monotonic() + FREED_WITHIN
     while True:
         try:

@@ -22,6 +22,9 @@ class CandidateSelection(Selection):
     """|M|, nodes that train each round."""
     _nodes: Nodes
 
+    def trains(self, per_round: int) -> int:
+        return self.candidates
+
     def begin(self, nodes: Nodes) -> None:
         if not nodes.per_round <= self.candidates <= nodes.count:
             raise InputError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,12 +46,6 @@ class RelevantSelection(RandomSelection):
         self._round += 1
         if outcome.aggregated and outcome.step is not None:
             self._last = outcome.step
-
-    def state_dict(self) -> dict[str, NDArray[Any]]:
-        return {"last": self._last, "round": np.array(self._round)}
-
-    def load_state_dict(self, state: dict[str, NDArray[Any]]) -> None:
-        self._last, self._round = state["last"].copy(), int(state["round"])
 
 
 def relevance(updates: Updates, last: NDArray[np.float32]) -> NDArray[np.float64]:

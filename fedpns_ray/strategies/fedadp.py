@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
@@ -36,12 +34,6 @@ class AdaptiveAggregation(Aggregation):
         shares = raw / raw.sum()
         notes = {"shares": [float(f"{share:.9g}") for share in shares]}
         return Outcome(average(weights, updates.deltas, shares), aggregated=updates.node_ids, notes=notes)
-
-    def state_dict(self) -> dict[str, NDArray[Any]]:
-        return {"angles": self._angles, "times": self._times}
-
-    def load_state_dict(self, state: dict[str, NDArray[Any]]) -> None:
-        self._angles, self._times = state["angles"].copy(), state["times"].copy()
 
 
 def angles(updates: Updates) -> NDArray[np.float64]:

@@ -113,18 +113,3 @@ class OortSelection(Selection):
 
     def notes(self) -> dict[str, Any]:
         return {"preferred_seconds": self.preferred_seconds()} if self._nodes.devices else {}
-
-    def state_dict(self) -> dict[str, NDArray[Any]]:
-        return {
-            "round": np.array(self._round),
-            "pace": np.array(self._pace),
-            "utility": self._utility,
-            "last": self._last,
-            "seconds": self._seconds,
-            "history": self._history,
-        }
-
-    def load_state_dict(self, state: dict[str, NDArray[Any]]) -> None:
-        self._round, self._pace = int(state["round"]), float(state["pace"])
-        self._utility, self._last = state["utility"].copy(), state["last"].copy()
-        self._seconds, self._history = state["seconds"].copy(), state["history"].copy()

@@ -47,12 +47,6 @@ class ProbabilisticSelection(Selection):
         whole = {"probability": [float(f"{p:.9g}") for p in self._p]} if self._nodes.count <= 1000 else {}
         return {"iid_probability": float(f"{iid:.9g}"), **whole}
 
-    def state_dict(self) -> dict[str, NDArray[Any]]:
-        return {"p": self._p, "drawn": self._drawn, "labelled": self._labelled}
-
-    def load_state_dict(self, state: dict[str, NDArray[Any]]) -> None:
-        self._p, self._drawn, self._labelled = (state[key].copy() for key in ("p", "drawn", "labelled"))
-
 
 def move_probabilities(
     p: NDArray[np.float64], labelled: NDArray[np.int64], x: NDArray[np.float64], alpha: float, beta: float

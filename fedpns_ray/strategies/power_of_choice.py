@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,9 +51,3 @@ class PowerOfChoiceSelection(Selection):
 
     def learn(self, updates: Updates, outcome: Outcome) -> None:
         self._losses[list(updates.node_ids)] = updates.losses
-
-    def state_dict(self) -> dict[str, NDArray[Any]]:
-        return {"losses": self._losses}
-
-    def load_state_dict(self, state: dict[str, NDArray[Any]]) -> None:
-        self._losses = state["losses"].copy()

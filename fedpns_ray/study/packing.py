@@ -55,7 +55,7 @@ def holds(machines: Sequence[Machine], packing: Packing) -> bool:
 
 def drawn(experiment: Experiment) -> int:
     """Nodes that train in a round."""
-    return int(experiment.parameters.get("candidates", experiment.per_round))
+    return experiment.build_strategy().selection.trains(experiment.per_round)
 
 
 def _how_many(bundles: Sequence[Bundle], machines: Sequence[Machine]) -> int:
