@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ from fedpns_ray.records.result import Result, load
 from fedpns_ray.records.run_folder import RunFolder, is_over
 from fedpns_ray.runtime.driver import CHECKPOINT_EVERY, Recording, follow
 from fedpns_ray.runtime.layout import Layout
+
+logger = logging.getLogger("fedpns_ray")
 
 if TYPE_CHECKING:
     from fedpns_ray.reporting.study_result import StudyResult
@@ -112,7 +115,7 @@ def _checked_population(experiment: Experiment) -> Population:
 
 
 def run_study(
-    study: Study | Path | str,
+    study: Study | Mapping[str, Any] | Path | str,
     out: Path | str | None = None,
     *,
     whole: Study | None = None,
@@ -123,7 +126,7 @@ def run_study(
 ) -> StudyResult:
     """Run what is missing of a study, on Ray, and leave its tables, curves and page in `out` (default: runs/NAME).
 
-    `study` is a Study or the path of a study file; `out` a folder or a URI. `whole` is the study without the selection
+    `study` is a Study, the path of a study file, or the keys and values of one; `out` a folder or a URI. `whole` is the study without the selection
     that was made of its trials, `watch` hears of progress, `stop` is asked again and again. `options`: the `command` to
     note down, and what Ray Tune takes: verbose, loggers.
 
@@ -136,22 +139,28 @@ def run_study(
     from fedpns_ray.study.study_file import Study, read_study
     from fedpns_ray.study.tune import Silent
 
-    described = study if isinstance(study, Study) else read_study(Path(study))
+    described = study if isinstance(study, Study) else read_study(Path(study) if isinstance(study, str) else study)
     storage = Storage(out or Path("runs") / described.name)
     storage.check()
     outcome = engine.run_study(described, storage, watch or Silent(), stop, address, **options)
-    return concluded(described, whole or described, storage, outcome)
+    result = concluded(described, whole or described, storage, outcome)
+    if watch is None:  # nobody else tells of them
+        for name, error in outcome.errors.items():
+            logger.warning("trial %s failed: %s", name, error)
+        for name, round in result.diverged.items():
+            logger.warning("trial %s diverged in round %d", name, round)
+    return result
 
 
 def compare(
-    strategies: Sequence[str] = ("fedpns", "fedavg"),
+    strategies: Sequence[Any] = ("fedpns", "fedavg"),
     seeds: Sequence[int] | str = "1-5",
     out: Path | str | None = None,
     *,
     address: str | None = None,
     **settings: Any,
 ) -> StudyResult:
-    """Strategies side by side with the same seeds and data: a study made from settings.
+    """Strategies (names, import paths, or objects) side by side with the same seeds and data: a study made from settings.
 
     >>> from fedpns_ray import compare
     >>> print(compare(["fedpns", "fedavg"], seeds="1-5", rounds=60).verdict)

@@ -29,8 +29,19 @@ from pydantic import (
 )
 
 from fedpns_ray.core.devices import Devices, from_file, log_normal
+from fedpns_ray.core.user_code import path_of
 from fedpns_ray.errors import InputError
-from fedpns_ray.strategies import KINDS, Part, Strategy, assemble, find_preset, known_parameters, parameters_of
+from fedpns_ray.strategies import (
+    KINDS,
+    Part,
+    Preset,
+    Strategy,
+    assemble,
+    find_preset,
+    known_parameters,
+    parameters_of,
+    registered_name,
+)
 from fedpns_ray.yaml_file import read_yaml
 
 MODELS = ("mlr", "cnn-m", "cnn-c")
@@ -265,6 +276,9 @@ def _split(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
 def settled(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings with every default filled in, or an InputError in one line."""
     fields, given = _split(settings)
+    for key in ("strategy", *KINDS, "model"):  # objects are accepted where names are
+        if isinstance(fields.get(key), (Preset, type)) or callable(fields.get(key)):
+            fields[key] = registered_name(fields[key]) or path_of(fields[key], key)
     for key in ("strategy", *KINDS, "dataset", "partition", "model"):
         if not isinstance(fields.get(key, ""), str):
             raise InputError(f"{key}: {fields[key]!r} is not allowed; it must be a name")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,16 @@ Lines = dict[tuple[Key, ...], int]
 
 
 class YamlFile:
-    """A mapping read from a file; `error` speaks of a key in it, with its line."""
+    """A mapping read from a file, or given as one; `error` speaks of a key in it, with its line if there are lines."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.content, self._lines = _read(path)
+    def __init__(self, source: Path | Mapping[str, Any]) -> None:
+        self.path = source if isinstance(source, Path) else None
+        self.content: dict[str, Any] = {}
+        self._lines: Lines = {}
+        if isinstance(source, Path):
+            self.content, self._lines = _read(source)
+        else:
+            self.content = dict(source)
 
     def line(self, *keys: Key) -> int | None:
         return self._lines.get(keys)
@@ -28,7 +34,7 @@ class YamlFile:
         for end in range(len(keys), 0, -1):
             if line := self.line(*keys[:end]):
                 return InputError(f"{self.path}: line {line}: {message}")
-        return InputError(f"{self.path}: {message}")
+        return InputError(f"{self.path}: {message}" if self.path else message)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

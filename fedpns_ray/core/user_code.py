@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import sys
 import traceback
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -48,6 +49,22 @@ def import_path(path: str, field: str) -> Any:
     except Exception as error:  # the module is the user's: whatever it raises is for them to see
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise InputError(f"{field}: {path} cannot be imported ({reason})") from error
+
+
+def path_of(thing: Any, field: str) -> str:
+    """The import path of a class, a function or another object of a module, so that every worker can import it."""
+    module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
+    if name is None:  # an object knows no name of its own: the module that holds it does
+        holders = [m for m in list(sys.modules.values()) if any(value is thing for value in vars(m).values())]
+        module = next((m.__name__ for m in holders if m.__name__ != "__main__"), "__main__")
+        name = next((key for m in holders for key, value in vars(m).items() if value is thing), "")
+    if module in (None, "__main__") or not name or not str(name).isidentifier():
+        shown = name or type(thing).__name__
+        raise InputError(
+            f"{field}: {shown} is not allowed; workers cannot import what lives only in a notebook or script: put it at the "
+            f"top of a file, such as mine.py, and import it from there"
+        )
+    return f"{module}:{name}"
 
 
 def _place(file: str, line: int, function: str) -> str:

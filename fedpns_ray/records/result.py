@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -46,6 +47,13 @@ class Result:
         flat = FlatModel(build_model(self.experiment.model, samples.shape, samples.classes, self.experiment.seed))
         flat.load(torch.from_numpy(self.weights))
         return flat.module.eval()
+
+    def _repr_html_(self) -> str:
+        final = self.summary["final_accuracy"]
+        found = self.diverged or ("" if final is None else f"final accuracy {final:.2%}")
+        return (
+            f"<p>{html.escape(self.experiment.label)}, seed {self.experiment.seed}: {found}</p>{self.rounds.to_html()}"
+        )
 
     @cached_property
     def rounds(self) -> pd.DataFrame:

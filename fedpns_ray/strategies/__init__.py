@@ -31,6 +31,7 @@ from fedpns_ray.strategies.power_of_choice import PowerOfChoiceSelection
 __all__ = [
     "Aggregation", "KINDS", "Nodes", "Objective", "Outcome", "PARTS", "PRESETS", "Part", "Preset", "Selection",
     "Strategy", "Updates", "assemble", "find_part", "find_preset", "import_path", "known_parameters", "parameters_of",
+    "registered_name",
 ]  # fmt: skip
 
 KINDS: dict[str, type[Part]] = {"selection": Selection, "objective": Objective, "aggregation": Aggregation}
@@ -107,6 +108,12 @@ PRESETS: dict[str, Preset] = {
     "bc-bn2": Preset("of the best channels, the largest updates (Amiri 2021)", selection="best-channel-largest-norm"),
     "oort": Preset("utility from loss and speed, with exploration (Lai 2021)", selection="oort"),
 }
+
+
+def registered_name(thing: Any) -> str:
+    """Of a preset or a part's class in the registry; empty for others."""
+    known = {**PRESETS, **{name: part for parts in PARTS.values() for name, part in parts.items()}}
+    return next((name for name, one in known.items() if one is thing), "")
 
 
 def find_preset(name: str) -> Preset:

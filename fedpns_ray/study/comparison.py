@@ -15,8 +15,9 @@ TARGETS = [0.7, 0.8, 0.9]
 QUANTITIES = ["test_accuracy", "test_loss"]
 
 
-def comparison(settings: Mapping[str, Any], strategies: Sequence[str], seeds: Sequence[int]) -> Study:
+def comparison(settings: Mapping[str, Any], strategies: Sequence[Any], seeds: Sequence[int]) -> Study:
     """Every strategy with every seed, all else equal. Its text is a study file, so `fedpns study` can resume it."""
+    strategies = [Experiment(strategy=given).strategy if not isinstance(given, str) else given for given in strategies]
     if not strategies:
         raise InputError("strategies: none is named; such as fedpns,fedavg")
     _refuse_useless(settings, strategies)

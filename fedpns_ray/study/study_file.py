@@ -20,6 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+import yaml
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, field_validator
 
 from fedpns_ray.errors import InputError
@@ -233,16 +234,22 @@ def _seed_error(seeds: Any, why: str) -> InputError:
 
 
 def read_study(
-    path: Path, changes: Mapping[str, Any] | None = None, seeds: Any = None, importing: bool = True
+    source: Path | Mapping[str, Any],
+    changes: Mapping[str, Any] | None = None,
+    seeds: Any = None,
+    importing: bool = True,
 ) -> Study:
-    """A study from its file; `changes` are settings that win over the file's, `seeds` replace all of its seeds."""
-    file = YamlFile(path)
+    """A study from its file, or from the keys and values of one; `changes` are settings that win over them, `seeds`
+    replace all of its seeds.
+    """
+    file = YamlFile(source)
+    stem = file.path.stem if file.path else as_folder(str(file.content.get("title") or "study"))
     content = _checked(file)
     reader = _Reader(file, content, dict(changes or {}), seeds, importing)
     trials = reader.trials()
     return Study(
-        name=as_folder(path.stem),
-        title=content.title or path.stem,
+        name=as_folder(stem),
+        title=content.title or stem,
         trials=trials,
         axes=reader.axes(trials),
         baseline=content.baseline,
@@ -252,7 +259,7 @@ def read_study(
         cpus_per_trial=content.cpus_per_trial,
         gpus_per_trial=content.gpus_per_trial,
         search=content.search,
-        text=path.read_bytes(),
+        text=file.path.read_bytes() if file.path else yaml.safe_dump(file.content, sort_keys=False).encode(),
         importing=importing,
         cpu_fallback=content.cpu_fallback,
     )
@@ -383,7 +390,7 @@ class _Reader:
                     raise self._file.error(f"{key}: no trial of this study uses it", *self._place(key, k))
         for key in self._changes:
             if key not in used:
-                raise InputError(f"{key}: no trial of {self._file.path} uses it")
+                raise InputError(f"{key}: no trial of {self._file.path or 'this study'} uses it")
 
 
 def _flat(values: Any) -> Iterator[tuple[str, Any]]:

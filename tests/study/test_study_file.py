@@ -70,7 +70,11 @@ grids:
     first = [(3, "fedpns", 1.0), (3, "fedpns", 2.0), (3, "fedavg", None), (3, "fedpns", 2.0)]
     assert found == first + [(1, *rest) for _, *rest in first]  # seed by seed
     assert s.axes == ["strategy", "alpha", "beta"]
-    assert s.baseline_of(s.trials[0]) == Experiment(strategy="fedavg", nodes=20, rounds=5, seed=3)
+    others = {trial.name: trial.experiment for trial in s.trials}
+    partner = others[s.partner(s.trials[0], others)]
+    assert (
+        partner == Experiment(strategy="fedavg", nodes=20, rounds=5, seed=3) and s.partner(s.trials[2], others) is None
+    )
 
 
 def test_a_trial_is_its_configuration(tmp_path):
