@@ -49,14 +49,14 @@ MODELS: dict[str, dict[str, Any]] = {
 LAYOUTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
     "in-process": ({}, {"nodes": 6, "fraction": 0.5}),
     "two-actors": ({"actors": 2}, {"nodes": 6, "fraction": 0.5}),
-    "node-actors": ({"nodes_per_actor": 1}, {"nodes": 4, "fraction": 0.75}),
+    "node-actors": ({"nodes_per_actor": 1}, {"nodes": 3, "fraction": 0.67}),
 }
-"""What `Layout` takes (nothing: in process), and a population that suits it: an actor costs two seconds to start."""
+"""What `Layout` takes (nothing: in process), and a population that suits it: an actor takes three seconds of CPU time to start."""
 COMMON: dict[str, Any] = {"rounds": 4, "sigma": 0.5, "devices": "log-normal"}
-IF_TAKEN: dict[str, Any] = {
-    "candidates": 4, "choices": 4, "relevance": 0.55, "relevance_decay": "none", "stragglers": 0.5, "pace_window": 2,
-}  # fmt: skip
+IF_TAKEN: dict[str, Any] = {"relevance": 0.55, "relevance_decay": "none", "stragglers": 0.5, "pace_window": 2}
 """Parameters, for strategies that have them, with values that matter in a run as small as these."""
+FEW = {"candidates": 4, "choices": 4}
+"""The same, of which there are no more than nodes."""
 
 LOOK_EVERY = 0.2
 """Seconds between two looks at what the sides have written."""
@@ -414,13 +414,18 @@ def list_cases(
                 **MODELS[model],
                 **LAYOUTS[layout][1],
                 **COMMON,
-                **{key: value for key, value in IF_TAKEN.items() if key in strategies[strategy]},
+                **_taken(strategies[strategy], LAYOUTS[layout][1]["nodes"]),
             },
         }
         for layout in chosen(layouts, list(LAYOUTS), "--layouts")
         for model in chosen(models, list(MODELS), "--models")
         for strategy in chosen(only, list(strategies), "--only")
     ]
+
+
+def _taken(parameters: Sequence[str], nodes: int) -> dict[str, Any]:
+    values = IF_TAKEN | {key: min(most, nodes) for key, most in FEW.items()}
+    return {key: value for key, value in values.items() if key in parameters}
 
 
 def run_both(sides: Sequence[Side], cases: Sequence[Mapping[str, Any]], within: float, progress: Progress) -> Verdict:
