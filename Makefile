@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: run test test-cluster lint bench figures reproduce-quick clean
+.PHONY: run test test-cluster lint bench same-bits figures reproduce-quick clean
 
 FIG ?= 1 2 3 4 5 6
 
@@ -27,6 +27,9 @@ bench: $(READY) ## speed, as ratios measured in one run
 	$(BIN)/python -m benchmarks.study
 	$(BIN)/python -m benchmarks.cluster
 
+same-bits: $(READY) ## whether this tree gives the bits of commit BASE, side by side (ONLY=fedpns,fedavg MODELS=mlr LAYOUTS=in-process for less; 10 minutes on 2 idle cores)
+	@$(BIN)/python -m benchmarks.same_bits --base "$(BASE)" --only "$(ONLY)" --models "$(MODELS)" --layouts "$(LAYOUTS)"
+
 figures: $(READY) ## the paper's figures into runs/figN (FIG="1 3" for some; some 5 hours on 2 cores for all): resumable
 	for n in $(FIG); do $(BIN)/fedpns study tune/fig$$n.yaml --out runs/fig$$n $(ONLY) || exit; done
 
@@ -41,4 +44,4 @@ $(READY): requirements.txt pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf .venv runs
+	rm -rf .venv runs .same-bits
