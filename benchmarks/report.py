@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 
 from fedpns_ray.experiment import folder_name
-from fedpns_ray.records.run_folder import RunFolder, to_json
+from fedpns_ray.records.lines import to_json
+from fedpns_ray.records.run_folder import RunFolder
 from fedpns_ray.reporting.collecting import gather
 from fedpns_ray.reporting.page import write_page
 

@@ -15,7 +15,8 @@ from fedpns_ray.data.fit import check_fits
 from fedpns_ray.errors import DivergedError, InputError
 from fedpns_ray.experiment import Experiment
 from fedpns_ray.records.result import Result, load
-from fedpns_ray.records.run_folder import RunFolder, is_over
+from fedpns_ray.records.run_folder import RunFolder
+from fedpns_ray.records.summary import is_over
 from fedpns_ray.runtime.driver import CHECKPOINT_EVERY, Recording, follow
 from fedpns_ray.runtime.layout import Layout
 
@@ -166,7 +167,7 @@ def compare(
     >>> print(compare(["fedpns", "fedavg"], seeds="1-5", rounds=60).verdict)
     """
     from fedpns_ray.study.comparison import comparison
-    from fedpns_ray.study.study_file import parse_seeds
+    from fedpns_ray.study.seeds import parse_seeds
 
     listed = parse_seeds(seeds if isinstance(seeds, str) else list(seeds))
     return run_study(comparison(settings, list(strategies), listed), out, address=address)

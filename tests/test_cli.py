@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fedpns_ray import Experiment
-from fedpns_ray.study.study_file import parse_seeds
+from fedpns_ray.study.seeds import parse_seeds
 from fedpns_ray.terminal.command_line import main
 
 SMALL = ["--nodes", "20", "--samples-per-node", "50", "--epochs", "1"]

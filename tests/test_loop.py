@@ -10,7 +10,7 @@ from fedpns_ray.core.run import Run
 from fedpns_ray.core.training import Worker, one_thread
 from fedpns_ray.core.work import Work, merged
 from fedpns_ray.data import build_population
-from fedpns_ray.records.run_folder import sha256
+from fedpns_ray.records.summary import sha256
 from fedpns_ray.runtime.driver import begun
 from fedpns_ray.strategies import Selection
 from tests.strategies.test_all import experiment

@@ -16,7 +16,8 @@ from fedpns_ray import Experiment, InputError, Interrupted, load, run
 from fedpns_ray.core.streams import stream
 from fedpns_ray.core.training import Worker, one_thread
 from fedpns_ray.data import build_population
-from fedpns_ray.records.run_folder import RunFolder, sha256
+from fedpns_ray.records.run_folder import RunFolder
+from fedpns_ray.records.summary import sha256
 
 SMALL = {"nodes": 20, "samples_per_node": 50, "epochs": 2, "rounds": 25}
 TIMES = ("seconds", "seconds_by_phase")

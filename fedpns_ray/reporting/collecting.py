@@ -17,8 +17,9 @@ from fedpns_ray.core.run import Record
 from fedpns_ray.data import count_iid
 from fedpns_ray.errors import InputError
 from fedpns_ray.experiment import Experiment, folder_name
-from fedpns_ray.records.run_folder import RunFolder, diverged_in, is_over
+from fedpns_ray.records.run_folder import RunFolder
 from fedpns_ray.records.storage import COMMANDS, Storage
+from fedpns_ray.records.summary import diverged_in, is_over
 from fedpns_ray.reporting.tables import Results, tabulate
 from fedpns_ray.strategies import KINDS
 from fedpns_ray.study.study_file import Plot, Study, Trial, read_study

@@ -12,8 +12,9 @@ import pandas as pd
 
 from fedpns_ray.core.run import Record
 from fedpns_ray.experiment import Experiment, setting_name
-from fedpns_ray.records.run_folder import LAST, LEDGER, diverged_in, is_over, parse_summary, rounds_to, whole_records
+from fedpns_ray.records.lines import whole_records
 from fedpns_ray.records.storage import Storage
+from fedpns_ray.records.summary import LAST, LEDGER, diverged_in, is_over, parse_summary, rounds_to
 from fedpns_ray.reporting.published import published
 from fedpns_ray.reporting.statistics import Paired, interval, paired
 from fedpns_ray.study.study_file import PLOTTED, Study, Trial

@@ -13,8 +13,10 @@ from fedpns_ray.core.user_code import blamed_on
 from fedpns_ray.core.work import Answer, Work
 from fedpns_ray.data import Population
 from fedpns_ray.experiment import Experiment
+from fedpns_ray.records.lines import finite
 from fedpns_ray.records.result import Result
-from fedpns_ray.records.run_folder import RunFolder, finite, summarise
+from fedpns_ray.records.run_folder import RunFolder
+from fedpns_ray.records.summary import summarise
 from fedpns_ray.runtime.hardware import Hardware
 
 CHECKPOINT_EVERY = 10

@@ -14,8 +14,8 @@ from fedpns_ray.data.fit import check_fits
 from fedpns_ray.data.sources import IMAGES, Samples, load
 from fedpns_ray.errors import InputError
 from fedpns_ray.experiment import Experiment, folder_name
-from fedpns_ray.records.run_folder import damage, is_over, parse_summary
 from fedpns_ray.records.storage import COMMANDS, Storage
+from fedpns_ray.records.summary import damage, is_over, parse_summary
 from fedpns_ray.runtime.layout import Machine
 from fedpns_ray.runtime.lookout import guarded
 from fedpns_ray.runtime.session import machines, machines_to_come, session

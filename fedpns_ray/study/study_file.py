@@ -13,7 +13,6 @@ from __future__ import annotations
 import difflib
 import itertools
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,6 +26,7 @@ from fedpns_ray.errors import InputError
 from fedpns_ray.experiment import Experiment, as_folder, drop_idle, folder_name, names_user_code
 from fedpns_ray.runtime.layout import Layout
 from fedpns_ray.strategies import KINDS, known_parameters
+from fedpns_ray.study.seeds import parse_seeds
 from fedpns_ray.yaml_file import Key, YamlFile
 
 Settings = dict[str, Any]
@@ -38,10 +38,8 @@ PLOTTED = (
 """What a study can plot and tabulate, of all that a record holds."""
 
 
-MOST_SEEDS, MOST_TRIALS = 10_000, 100_000
+MOST_TRIALS = 100_000
 """Of one study: far more than anybody runs, and few enough to be held in memory."""
-LARGEST_SEED = 2**63 - 1
-"""Tables hold seeds as 64-bit integers."""
 
 
 class _Block(BaseModel):
@@ -198,39 +196,6 @@ def _described(settings: Settings, importing: bool) -> Experiment:
     """An experiment, ready to run; or, for reading, one that imports nothing."""
     used = drop_idle(settings, importing)
     return Experiment(**used) if importing else Experiment.recorded(used)
-
-
-def parse_seeds(seeds: Any) -> list[int]:
-    """`1-3,7`, [1, 2, 3, 7] or 4 → a list of seeds; counted before they are listed."""
-    try:
-        texts = [str(seed) for seed in seeds] if isinstance(seeds, list) else str(seeds).split(",")
-        ranges = [_seed_range(text) for text in texts]
-    except ValueError:
-        raise _seed_error(seeds, "it must be like 1-5 or 1,3,7") from None
-    if any(last > LARGEST_SEED for _, last in ranges):
-        raise _seed_error(seeds, f"the largest seed is {LARGEST_SEED}")
-    count = sum(last - first + 1 for first, last in ranges)
-    if count > MOST_SEEDS:
-        raise _seed_error(seeds, f"these are {count:,} seeds, and {MOST_SEEDS:,} are the most")
-    return list(dict.fromkeys(seed for first, last in ranges for seed in range(first, last + 1)))
-
-
-def _seed_range(text: str) -> tuple[int, int]:
-    """`3-5` or `3` → its first and last seed; a ValueError for all else, numbers of thousands of digits among it."""
-    match = re.fullmatch(r"(\d+)(?:-(\d+))?", text.strip())
-    first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-    if last < first:
-        raise ValueError(text)
-    return first, last
-
-
-def _seed_error(seeds: Any, why: str) -> InputError:
-    try:
-        given = repr(seeds)
-    except ValueError:  # Python prints no integer of thousands of digits
-        given = "such a number"
-    shown = given if len(given) <= 60 else f"{given[:59]}…"
-    return InputError(f"seeds: {shown} is not allowed; {why}")
 
 
 def read_study(

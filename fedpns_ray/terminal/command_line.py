@@ -21,7 +21,7 @@ from fedpns_ray.experiment import DATASETS, Experiment, folder_name, overridden
 from fedpns_ray.runtime.layout import Layout
 from fedpns_ray.runtime.leaving import leave_when_done
 from fedpns_ray.strategies import PARTS, PRESETS, describe_default, find_part, known_parameters, parameters_of
-from fedpns_ray.study.study_file import parse_seeds
+from fedpns_ray.study.seeds import parse_seeds
 from fedpns_ray.terminal import report as cli_report
 from fedpns_ray.terminal import study as cli_study
 from fedpns_ray.yaml_file import read_yaml

@@ -6,7 +6,8 @@ import pytest
 
 from fedpns_ray import Experiment, InputError
 from fedpns_ray.reporting.published import published
-from fedpns_ray.study.study_file import parse_seeds, read_study
+from fedpns_ray.study.seeds import parse_seeds
+from fedpns_ray.study.study_file import read_study
 from fedpns_ray.terminal.study import only
 
 TUNE = Path(__file__).parents[2] / "tune"
