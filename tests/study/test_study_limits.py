@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from fedpns_ray import InputError
-from fedpns_ray.study.study_file import MOST_SEEDS, parse_seeds, read_study
+from fedpns_ray.study.seeds import MOST_SEEDS, parse_seeds
+from fedpns_ray.study.study_file import read_study
 
 TIMED = """
 import resource, sys, time
