@@ -27,7 +27,7 @@ bench: $(READY) ## speed, as ratios measured in one run
 	$(BIN)/python -m benchmarks.study
 	$(BIN)/python -m benchmarks.cluster
 
-same-bits: $(READY) ## whether this tree gives the bits of commit BASE, side by side (ONLY=fedpns,fedavg MODELS=mlr LAYOUTS=in-process for less; 10 minutes on 2 idle cores)
+same-bits: $(READY) ## whether this tree gives the bits of commit BASE, side by side (ONLY=fedpns,fedavg MODELS=mlr LAYOUTS=in-process for less; 24 minutes on 2 busy cores)
 	@$(BIN)/python -m benchmarks.same_bits --base "$(BASE)" --only "$(ONLY)" --models "$(MODELS)" --layouts "$(LAYOUTS)"
 
 figures: $(READY) ## the paper's figures into runs/figN (FIG="1 3" for some; some 5 hours on 2 cores for all): resumable
