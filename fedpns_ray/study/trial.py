@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import sys
 import tempfile
 import time
 from contextlib import ExitStack
@@ -79,10 +80,18 @@ class TrialRun(tune.Trainable):
         self._end()
 
     def _begin(self, config: dict[str, Any]) -> None:
+        """Touches nothing yet: Tune makes workers that it then gives no step, and another one may have the trial."""
         self._experiment = experiment_of(config)
         self._folder = f"trials/{folder_name(self._experiment)}"
-        storage = self._terms.storage
+        self._driver: Driver | None = None
         self._scratch: Path | None = None
+        self._round, self._best = 0, 0.0
+        self._reached: int | None = None
+        self._diverged = False
+
+    def _open(self) -> Driver:
+        """The trial's folder, and its run from where that stands."""
+        storage = self._terms.storage
         if storage.path:
             out = storage.path / self._folder
             _take_from_lost_machine(out)
@@ -90,13 +99,10 @@ class TrialRun(tune.Trainable):
             self._scratch = out = Path(tempfile.mkdtemp(prefix="fedpns-"))
             storage.pull(self._folder, out)
         self._pushed = time.monotonic()
-        self._round, self._best = 0, 0.0
-        self._reached: int | None = None
-        self._diverged = False
         for record in _standing(RunFolder(out)):
             self._note(record)
         self._held = ExitStack()
-        self._driver: Driver | None = self._held.enter_context(self._start(out))
+        return self._held.enter_context(self._start(out))
 
     def _start(self, out: Path) -> Driver:
         e, plan, recording = self._experiment, self._terms.plan, Recording(out)
@@ -108,21 +114,13 @@ class TrialRun(tune.Trainable):
         return self._held.enter_context(on_node_actors(e, ray.put(population), place, recording, print))
 
     def step(self) -> dict[str, Any]:
-        assert self._driver is not None
-        until = time.monotonic() + (0 if self._terms.target else REPORT_EVERY)
-        done = False
-        while not done:
-            if self._reached:
-                done = True
-                break
-            record = self._driver.step()
-            if record:
-                self._note(record)
-            else:
-                self._driver.finish()
-                done = True
-            if time.monotonic() >= until:
-                break
+        self._driver = self._driver or self._open()
+        try:
+            done = self._advance(self._driver)
+        except BaseException:
+            self._driver = None
+            self._held.__exit__(*sys.exc_info())  # no checkpoint of a round that failed half-way
+            raise
         if done:
             self._end()
         else:
@@ -135,6 +133,19 @@ class TrialRun(tune.Trainable):
             "diverged": self._diverged,
             "done": done,
         }
+
+    def _advance(self, driver: Driver) -> bool:
+        """For about a second; says whether the trial has come to its end."""
+        until = time.monotonic() + (0 if self._terms.target else REPORT_EVERY)
+        while not self._reached:
+            record = driver.step()
+            if record is None:
+                driver.finish()
+                return True
+            self._note(record)
+            if time.monotonic() >= until:
+                return False
+        return True
 
     def _note(self, record: Record) -> None:
         self._round, self._diverged = record["round"], "diverged" in record
