@@ -69,7 +69,7 @@ class Updates:
 
     node_ids: tuple[int, ...]
     deltas: NDArray[np.float32]
-    """One row a node: delta_i = w_i - w."""
+    """One row per node: delta_i = w_i - w."""
     losses: NDArray[np.float64]
     """Mean loss of each node over its local steps."""
     sizes: NDArray[np.int64]
@@ -94,7 +94,7 @@ class Updates:
         return replace(self, node_ids=tuple(self.node_ids[k] for k in at), **there)
 
     def norms(self) -> NDArray[np.float64]:
-        """||delta_i|| of every node, summed in float64 and by no BLAS, so that threads cannot change a bit."""
+        """||delta_i|| of every node, summed in float64 and without BLAS, so that threads cannot change a bit."""
         return np.sqrt(np.einsum("ik,ik->i", self.deltas, self.deltas, dtype=np.float64))
 
 
@@ -195,7 +195,7 @@ class Objective(Part):
     def correct(self, gradient: Any, weights: Any, anchor: Any) -> None:
         """Add the gradient of the added term, in place.
 
-        The tensors are flat vectors of one node, or matrices with one row a node; `anchor` is the global model w.
+        The tensors are flat vectors of one node, or matrices with one row per node; `anchor` is the global model w.
         """
 
     def epochs(self, most: int, rng: np.random.Generator) -> int:
@@ -234,7 +234,7 @@ class Strategy(NamedTuple):
 
 
 def average(weights: Vector, deltas: NDArray[np.float32], shares: NDArray[np.float64] | None = None) -> Vector:
-    """(5): w + mean of delta_i, or the sum of shares_i delta_i; in float64 in the order of the rows, by no BLAS."""
+    """(5): w + mean of delta_i, or the sum of shares_i delta_i; in float64 in the order of the rows, without BLAS."""
     if shares is None:
         return (weights + deltas.mean(axis=0, dtype=np.float64)).astype(np.float32)
     return (weights + np.einsum("i,ik->k", shares, deltas, dtype=np.float64)).astype(np.float32)

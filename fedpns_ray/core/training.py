@@ -198,7 +198,7 @@ class Worker:
         return -(-self.test_size // TEST_CHUNK)
 
     def test(self, weights: Vector, chunks: Sequence[int]) -> NDArray[np.float64]:
-        """One row a chunk of the test set: samples classified correctly, sum of their losses."""
+        """One row per chunk of the test set: samples classified correctly, sum of their losses."""
         s = self._population.samples
         self._load_for_testing(weights)
         rows = []

@@ -19,7 +19,7 @@ from pyarrow import fs
 from fedpns_ray.errors import InputError
 
 LAST = ("checkpoint.npz", "summary.json")
-"""Files that vouch for others are copied after them."""
+"""Files that stand for others are copied after them."""
 READERS = 16
 COMMANDS = "commands.txt"
 """In a study's folder: the commands that have run it, a line each."""
@@ -121,7 +121,7 @@ class Storage:
                 (to / name).write_bytes(content)
 
     def push(self, folder: str, source: Path) -> None:
-        """Copy files from this machine; whoever reads meanwhile finds none that vouches for what is not there."""
+        """Copy files from this machine, those that stand for others last, so that a reader never finds one too early."""
         names = [path.name for path in source.iterdir() if path.is_file() and not path.name.startswith(".")]
         for name in sorted(names, key=lambda name: LAST.index(name) if name in LAST else -1):
             self.write(f"{folder}/{name}", (source / name).read_bytes())

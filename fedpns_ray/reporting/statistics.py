@@ -1,4 +1,4 @@
-"""What is said of a few numbers: their mean, and how sure it is."""
+"""Means of a few numbers with their confidence intervals, and paired differences."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def interval(values: Sequence[float] | NDArray[np.float64]) -> float:
 
 
 class Paired(NamedTuple):
-    """What is said of two lists that belong together pair by pair."""
+    """The difference of two lists that are paired, such as by seed."""
 
     mean: float
     """Of the differences."""

@@ -1,4 +1,4 @@
-"""What a study leaves: study.csv (a row a trial), curves.parquet (a row a trial and round), and the table of its settings."""
+"""The tables of a study: study.csv (one row per trial), curves.parquet (one per trial and round), means over seeds."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Results:
 
     study: Study
     trials: pd.DataFrame
-    """A row a trial: settings, status, what came out."""
+    """One row per trial: settings, status, what came out."""
     curves: pd.DataFrame
-    """A row a trial and round."""
+    """One row per trial and round."""
 
     def write(self, storage: Storage) -> None:
         storage.write("study.yaml", self.study.text)
@@ -60,7 +60,7 @@ Found = tuple[Trial, dict[str, Any] | None, Sequence[Record]]
 
 
 def tabulate(study: Study, found: Sequence[Found], errors: dict[str, str]) -> Results:
-    """A row a trial, and a row a trial and round."""
+    """One row per trial, and one row per trial and round."""
     rows, curves = [], []
     for trial, summary, records in found:
         row = _row(study, trial, summary, records, errors.get(trial.name, ""))
@@ -133,7 +133,7 @@ def _final(records: Sequence[Record], key: str) -> float | None:
 
 
 def table(results: Results, trials: Sequence[Trial]) -> pd.DataFrame:
-    """One row a setting: means over seeds with 95 % intervals, the difference to the baseline seed by seed, the paper's."""
+    """One row per setting: means over seeds with 95 % intervals, the difference to the baseline seed by seed, the paper's."""
     by_trial = results.trials.set_index("trial", drop=False)
     over = by_trial[by_trial["status"].isin(["done", "diverged"])]
     by_setting: dict[str, list[Trial]] = {}

@@ -12,7 +12,7 @@ _leaving: list[Callable[[], None]] = []
 
 
 def leave_when_done(code: Callable[[], int | None]) -> None:
-    """Make the process end with `code()` as soon as Python is done with it; with None it ends as ever.
+    """Make the process end with `code()` as soon as Python is done with it; with None it ends as usual.
 
     The destructors of native libraries are left out. A thread of Ray's that exports metrics outlives `ray.shutdown()`; if
     it wakes among them, a process that has done all its work dies of a segmentation fault (seen with Ray 2.60). Call this

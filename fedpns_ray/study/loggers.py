@@ -1,4 +1,4 @@
-"""Loggers of others, through Tune's own callbacks; each is an extra that need not be installed."""
+"""Third-party loggers, through Tune's own callbacks; each is an extra that need not be installed."""
 
 from __future__ import annotations
 

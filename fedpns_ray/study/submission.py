@@ -1,6 +1,6 @@
 """A study sent to a cluster: ship the folder, run the study there as a job, follow its log, bring its tables home.
 
-The job needs nobody who watches it. The same command given again follows the job that runs, or starts one that goes on where
+The job needs nobody who watches it. The same command given again follows the job that runs, or starts one that resumes where
 the last one stood. Results come home through a second small job's log, whatever the storage: a bucket that only the cluster
 may read, or a folder that only its machines share.
 """

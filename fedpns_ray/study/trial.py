@@ -1,6 +1,6 @@
 """One trial: an experiment on its share of a machine, as Ray Tune's Trainable.
 
-It works in its own run folder in the study's storage and goes on from what is there, so a trial that was lost, stopped or
+It works in its own run folder in the study's storage and resumes from what is there, so a trial that was lost, stopped or
 left over from an earlier command continues from its last checkpoint, wherever it is started again.
 """
 
@@ -184,7 +184,7 @@ def _standing(folder: RunFolder) -> list[Record]:
 
 
 def _take_from_lost_machine(out: Path) -> None:
-    """A machine that is cut off goes on for minutes, holds its locks and cannot be told: its trials go on elsewhere."""
+    """A machine that is cut off keeps running for minutes and holds its locks: its trials resume elsewhere."""
     holder = out / ".machine"
     lost = {node["NodeID"] for node in ray.nodes() if not node["Alive"]}
     if holder.exists() and holder.read_text() in lost:

@@ -29,11 +29,11 @@ from fedpns_ray.study.study_file import Trial
 from fedpns_ray.study.trial import Terms, TrialRun, experiment_of
 
 RETRIES = 2
-"""How often a failed trial is tried again; it goes on from its checkpoint."""
+"""How often a failed trial is tried again; it resumes from its checkpoint."""
 
 
 class Watch(Protocol):
-    """Who wants to know how a study gets on."""
+    """Whoever is told of a study's progress."""
 
     def begin(self, trials: Sequence[Trial], done: Iterable[str], packing: Packing) -> None:
         """These trials, of which some are done."""
