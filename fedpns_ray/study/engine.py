@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -108,7 +109,8 @@ def run_study(
     tried = not study.search or len(outcome.suggestions) >= study.search.trials
     if tried and not missing_trials(outcome.trials, storage):
         return outcome
-    watch.note("starting Ray …")
+    if not ray.is_initialized():
+        watch.note("joining Ray …" if address or os.environ.get("RAY_ADDRESS") else "starting Ray …")
     with session(address):
         here = guarded(machines, whole=True)
         packing = pack(study, here + guarded(machines_to_come))
