@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from fedpns_ray import Experiment, InputError, run, training
+from fedpns_ray import Experiment, InputError, run
+from fedpns_ray.core import training
 from fedpns_ray.core.models import MLR, FlatModel, build_model
 from fedpns_ray.core.training import Worker, one_thread
 from fedpns_ray.data import build_population

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ray
+from ray.exceptions import NodeDiedError, TaskUnschedulableError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fedpns_ray.errors import InputError
@@ -25,7 +26,11 @@ def check_cuda(packing: Packing) -> None:
     }
     answered, _ = ray.wait(list(asked), num_returns=len(asked), timeout=PATIENCE) if asked else ([], [])
     for answer in answered:
-        if ray.get(answer) < 1:
+        try:
+            count_there = ray.get(answer)
+        except (TaskUnschedulableError, NodeDiedError):  # a machine that has just gone
+            continue
+        if count_there < 1:
             raise InputError(
                 f"gpus_per_trial: machine {asked[answer]['NodeManagerHostname']} has GPUs by Ray's account, but torch "
                 "sees no CUDA there; install a CUDA build of torch and its driver, set gpus_per_trial: 0, or set "

@@ -109,14 +109,14 @@ def run_study(
     tried = not study.search or len(outcome.suggestions) >= study.search.trials
     if tried and not missing_trials(outcome.trials, storage):
         return outcome
+    samples = load_samples(study.trials)
+    refuse_impossible(study.trials, samples)  # before Ray is started: a refusal takes no time
     if not ray.is_initialized():
         watch.note("joining Ray …" if address or os.environ.get("RAY_ADDRESS") else "starting Ray …")
     with session(address):
         here = guarded(machines, whole=True)
         packing = pack(study, here + guarded(machines_to_come))
         watch.note(started(packing, here))
-        samples = load_samples(study.trials)
-        refuse_impossible(study.trials, samples)
         terms = Terms(storage, guarded(share, samples), packing.plan, packing.cpu_fallback)
         guarded(check_cuda, packing)
         check_seen_by_all(storage)

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import ray
 from ray import cloudpickle, tune
+from ray.exceptions import NodeDiedError, TaskUnschedulableError
 from ray.tune import Callback, CheckpointConfig, FailureConfig, RunConfig, Stopper, TuneConfig, Tuner
 from ray.tune.execution.placement_groups import PlacementGroupFactory
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -206,7 +207,11 @@ def check_seen_by_all(storage: Storage) -> None:
             )
             for node in nodes
         ]
-        for node, seen in zip(nodes, guarded(ray.get, answers), strict=True):
+        for node, answer in zip(nodes, answers, strict=True):
+            try:
+                seen = guarded(ray.get, answer)
+            except (TaskUnschedulableError, NodeDiedError):  # a machine that has just gone
+                continue
             if seen is not True:
                 raise InputError(
                     f"out: {storage} is not seen by machine {node['NodeManagerHostname']} ({seen or 'it is not there'}); "

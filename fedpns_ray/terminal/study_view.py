@@ -141,8 +141,8 @@ class StudyView:
     def _render(self) -> Group:
         states = list(self._states.values())
         running = [name for name, state in list(self._states.items()) if state == "running"]
-        counts = ", ".join(f"{states.count(state)} {state}" for state in ("done", "running", "waiting"))
-        counts += "".join(f", {states.count(state)} {state}" for state in ("diverged", "failed") if state in states)
+        counts = ", ".join(f"{states.count(state)} {state}" for state in ("done", "running", "failed", "waiting"))
+        counts += f", {states.count('diverged')} diverged" if "diverged" in states else ""
         lines = [Text(f"{counts}; {clock(time.monotonic() - self._began)} gone{self._time_left()}")]
         if self._best[1] in self._experiments:
             lines.append(Text(f"best so far {self._best[0]:.2%}: {self.label(self._best[1])}"))

@@ -265,8 +265,8 @@ def test_damaged_trials_are_mended(cluster, study, tmp_path):
         deed(trial)
     notes = Notes()
     outcome = run_study(s, storage, notes)
-    assert not outcome.errors and notes.begun == [(4, 1)] and len(notes.notes) == 3
-    assert all("is damaged: " in note for note in notes.notes)
+    assert not outcome.errors and notes.begun == [(4, 1)]
+    assert sum("is damaged: " in note for note in notes.notes) == 3
     for trial, whole in before.items():
         assert load(trial).summary["weights_sha256"] == whole.summary["weights_sha256"]
         assert [r["test_accuracy"] for r in load(trial).records] == [r["test_accuracy"] for r in whole.records]

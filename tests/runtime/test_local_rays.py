@@ -6,7 +6,7 @@ import psutil
 import pytest
 
 from fedpns_ray import InputError
-from fedpns_ray.runtime import finding
+from fedpns_ray.runtime import local_rays as finding
 from fedpns_ray.runtime.local_rays import Found
 from fedpns_ray.runtime.session import session
 from fedpns_ray.terminal.command_line import main

@@ -9,7 +9,7 @@ import pytest
 
 from fedpns_ray import Experiment, run
 from fedpns_ray.errors import LostError
-from fedpns_ray.runtime import loss
+from fedpns_ray.runtime import lookout as loss
 from tests.bench import Bench
 from tests.heads import ray_head, wait_for_child
 
