@@ -111,8 +111,8 @@ def run_study(
         return outcome
     samples = load_samples(study.trials)
     refuse_impossible(study.trials, samples)  # before Ray is started: a refusal takes no time
-    if not ray.is_initialized():
-        watch.note("joining Ray …" if address or os.environ.get("RAY_ADDRESS") else "starting Ray …")
+    if not (ray.is_initialized() or address or os.environ.get("RAY_ADDRESS")):
+        watch.note("starting Ray …")
     with session(address):
         here = guarded(machines, whole=True)
         packing = pack(study, here + guarded(machines_to_come))

@@ -13,6 +13,7 @@ import pytest
 
 from fedpns_ray import Experiment, run
 from tests.bench import Bench
+from tests.heads import free_port, ray_head
 
 E = Experiment(strategy="fedpns", nodes=10, fraction=0.3, samples_per_node=400, epochs=2, rounds=600)
 
@@ -50,28 +51,15 @@ def test_stopped_killed_and_resumed_to_the_same_bits(bench):
     assert json.loads((bench.folder / "r" / "timeline.json").read_text())
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 def test_as_a_job_on_a_cluster_that_is_there(bench, tmp_path_factory):
     """`ray start`, `ray job submit`: the job's driver joins by RAY_ADDRESS, with Ray's token as it is by default."""
     ray = str(Path(sys.executable).with_name("ray"))
-    port, dashboard = free_port(), free_port()
+    dashboard = free_port()
     environment = {**bench.environment, "HOME": str(bench.folder), "RAY_DISABLE_IMPORT_WARNING": "1"}
-    temp = Path(f"/tmp/fp-{bench.mark[:6]}")  # sockets want a short path
     token = subprocess.run([ray, "get-auth-token", "--generate"], env=environment, capture_output=True, text=True)
     assert token.returncode == 0, token.stderr
-    head = subprocess.Popen(
-        [ray, "start", "--head", "--block", "--node-ip-address=127.0.0.1", f"--port={port}", "--num-cpus=2",
-         f"--dashboard-port={dashboard}", "--dashboard-agent-listen-port=0", f"--temp-dir={temp}",
-         "--disable-usage-stats"],
-        env=environment | {"RAY_AUTH_MODE": "token"}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )  # fmt: skip
-    try:
+    environment |= {"RAY_AUTH_MODE": "token"}
+    with ray_head(environment, dashboard):
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             try:
@@ -84,18 +72,11 @@ def test_as_a_job_on_a_cluster_that_is_there(bench, tmp_path_factory):
         done = subprocess.run(
             [ray, "job", "submit", f"--address=http://127.0.0.1:{dashboard}", "--",
              *bench.command[:4], str(bench.folder / "e.yaml"), *short],
-            env=environment | {"RAY_AUTH_MODE": "token"}, capture_output=True, text=True, timeout=120,
+            env=environment, capture_output=True, text=True, timeout=120,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         assert "final accuracy" in done.stdout
         digest = json.loads((out / "summary.json").read_text())["weights_sha256"]
         assert digest == run(E.but(rounds=30)).summary["weights_sha256"]
-    finally:
-        head.terminate()
-        try:
-            head.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            os.killpg(head.pid, signal.SIGKILL)
-            head.wait()
     for process in bench.left_behind():
         process.kill()

@@ -15,7 +15,7 @@ from tests.heads import ray_head, wait_for_child
 
 E = Experiment(strategy="fedpns", nodes=10, fraction=0.3, samples_per_node=400, epochs=2, rounds=300)
 STUDY = "base: {nodes: 10, fraction: 0.3, samples_per_node: 400, epochs: 2, rounds: 300}\nseeds: 1-2\n"
-LOST = "was lost (its control store has not answered for 10 s); the same command goes on\n"
+LOST = "was lost (its control store has not answered for 10 s); the same command resumes\n"
 
 
 @pytest.fixture
