@@ -18,10 +18,10 @@ FEW = 5
 def verdict(results: Results, rows: pd.DataFrame) -> str:
     """Of what is finished; empty if there is nothing to compare."""
     study = results.study
-    if study.axes == ["strategy"] or study.axes[:1] == ["strategy"] == list(study.baseline):
+    if study.axes == ["strategy"]:
         done = results.trials[results.trials["status"] == "done"]
         finals = done.pivot_table(index="seed", columns="strategy", values="final_accuracy")
-        if study.axes == ["strategy"] and finals.shape[1] > 1:
+        if finals.shape[1] > 1:
             return _of_strategies(finals, study)
     return _of_settings(rows, study)
 

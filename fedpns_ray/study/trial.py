@@ -84,6 +84,7 @@ class TrialRun(tune.Trainable):
         self._experiment = experiment_of(config)
         self._folder = f"trials/{folder_name(self._experiment)}"
         self._driver: Driver | None = None
+        self._held = ExitStack()
         self._scratch: Path | None = None
         self._round, self._best = 0, 0.0
         self._reached: int | None = None
@@ -101,7 +102,6 @@ class TrialRun(tune.Trainable):
         self._pushed = time.monotonic()
         for record in _standing(RunFolder(out)):
             self._note(record)
-        self._held = ExitStack()
         return self._held.enter_context(self._start(out))
 
     def _start(self, out: Path) -> Driver:
@@ -114,8 +114,8 @@ class TrialRun(tune.Trainable):
         return self._held.enter_context(on_node_actors(e, ray.put(population), place, recording, print))
 
     def step(self) -> dict[str, Any]:
-        self._driver = self._driver or self._open()
         try:
+            self._driver = self._driver or self._open()
             done = self._advance(self._driver)
         except BaseException:
             self._driver = None
