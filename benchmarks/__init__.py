@@ -1,1 +1,1 @@
-"""Speed, as ratios measured side by side."""
+"""Speed as ratios measured side by side, and the comparison of bits between commits."""

@@ -1,9 +1,9 @@
-"""A cluster of logical GPUs on one machine: 4 raylets with 4 GPUs each, 400 nodes, 0.25 GPU an actor.
+"""A cluster of logical GPUs on one machine: 4 raylets with 4 GPUs each, 400 nodes, 0.25 GPU per actor.
 
     python -m benchmarks.cluster [ACTORS]
 
-GPUs are only numbers here, so this shows where actors are placed and that the run completes, not how fast a GPU is. An actor
-costs about 190 MB and 2 s of a core: 32 (the default) put 2 on every GPU; 64 would fill them.
+The GPUs exist only as numbers, so this shows where actors are placed and that the run completes, not how fast a GPU is.
+An actor costs about 190 MB and 2 s of a core: 32 actors (the default) are 2 per GPU; 64 would fill them.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ray.cluster_utils import Cluster
 from ray.util import list_named_actors
 
 from fedpns_ray import Experiment, run
-from fedpns_ray.core.run import Record
+from fedpns_ray.records.record import Record
 from fedpns_ray.runtime.layout import Layout
 
 MACHINES, GPUS, NODES = 4, 4, 400
 
 
 def carried() -> Counter[tuple[str, int]]:
-    """Actors on each (machine, GPU)."""
+    """The number of actors on each (machine, GPU)."""
     actors = [ray.get_actor(name) for name in list_named_actors() if "node actor" in name]
     places: list[dict[str, Any]] = ray.get([actor.describe.remote() for actor in actors])
     return Counter((place["machine"], gpu) for place in places for gpu in place["gpu_ids"])
@@ -41,7 +41,9 @@ def main() -> None:
     ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
     cluster.wait_for_nodes()
     e = Experiment(strategy="fedpns", dataset="mnist", model="mlr", nodes=NODES, fraction=0.1, rounds=20)
-    layout = Layout(actors=actors, gpus_per_actor=0.25, cpus_per_actor=0.1, cpu_fallback=True)  # GPUs by number only
+    layout = Layout(
+        actors=actors, gpus_per_actor=0.25, cpus_per_actor=0.1, cpu_fallback=True
+    )  # the GPUs are only numbers
     started, first, seen = time.perf_counter(), [], []
 
     def look(record: Record) -> None:

@@ -2,8 +2,8 @@
 
     python -m benchmarks.optimal_aggregation
 
-Two transcriptions: one walks the parameters of the model, tensor by tensor, for every node of every candidate set, as the
-paper's released code does; the other does the same sums over whole flat vectors. All three make the same decisions.
+There are two transcriptions. One loops over the model's parameters, tensor by tensor, for every node of every candidate
+set, as the paper's released code does; the other computes the same sums over flat vectors. All three decide alike.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Loss = Callable[[list[int]], float]
 
 
 def algorithm_1(expectation: Expectation, check_loss: Loss) -> list[int]:
-    """Line by line."""
+    """Algorithm 1, line by line."""
     members = list(range(M))
     highest = expectation(members)
     while len(members) > V * M:
@@ -56,7 +56,7 @@ def by_parameter(gradients: list[dict[str, Tensor]]) -> Expectation:
 
 
 def by_vector(gradients: NDArray[np.float64]) -> Expectation:
-    """The same over flat vectors."""
+    """The same, over flat vectors."""
 
     def expectation(chosen: list[int]) -> float:
         mean = np.zeros(gradients.shape[1])

@@ -1,7 +1,7 @@
-"""How long the page of a study of 100 runs of 200 rounds takes, and how large it is: `python -m benchmarks.report DIR`.
+"""How long the report page of 100 runs of 200 rounds takes, and how large it is: `python -m benchmarks.report DIR`.
 
-DIR is a study with finished runs of FedPNS and FedAvg; its records are copied, under other seeds and values of sigma, until
-there are 100 runs of 200 rounds (shorter ones are gone through again).
+DIR is a study with finished runs of FedPNS and FedAvg. Its records are copied under other seeds and values of sigma
+until there are 100 runs of 200 rounds (records of shorter runs are repeated).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from fedpns_ray.experiment import folder_name
-from fedpns_ray.records.lines import to_json
+from fedpns_ray.records.lines import to_lines
 from fedpns_ray.records.run_folder import RunFolder
 from fedpns_ray.reporting.collecting import gather
 from fedpns_ray.reporting.page import write_page
@@ -23,7 +23,7 @@ RUNS, ROUNDS, SEEDS = 100, 200, 5
 
 
 def multiply(source: Path, target: Path, runs: int = RUNS, rounds: int = ROUNDS) -> None:
-    """Folders of so many runs, from copies of a study's."""
+    """Write `runs` run folders, copied from those of a study."""
     originals = [RunFolder(path.parent) for path in sorted(source.glob("trials/*/summary.json"))]
     experiments = [folder.experiment for folder in originals]
     for k in range(runs):
@@ -39,7 +39,7 @@ def multiply(source: Path, target: Path, runs: int = RUNS, rounds: int = ROUNDS)
         folder.mkdir(parents=True)
         (folder / "config.yaml").write_text(experiment.to_yaml())
         lines = [records[t % len(records)] | {"round": t + 1} for t in range(rounds)]
-        content = b"".join(map(to_json, lines))
+        content, _ = to_lines(lines)
         (folder / "rounds.jsonl").write_bytes(content)
         own = {"rounds": rounds, "records_sha256": hashlib.sha256(content).hexdigest()}
         (folder / "summary.json").write_text(json.dumps((original.summary() or {}) | own))

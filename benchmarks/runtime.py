@@ -1,12 +1,13 @@
-"""The Ray runtime, measured: speed against one process, scale, endurance, faults. Ratios of one run, side by side.
+"""The Ray runtime, measured: speed against one process, scale, endurance, faults. Ratios, measured side by side.
 
     python -m benchmarks.runtime [speed] [scale] [endurance] [faults]
 
-Needs MNIST under FEDPNS_DATA. Expects a machine that does nothing else: Ray's workers are nicer than other processes.
+Needs MNIST under FEDPNS_DATA, and an otherwise idle machine: Ray's workers run at a lower priority than others.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import statistics
@@ -24,11 +25,13 @@ import ray
 from ray.util import list_named_actors
 
 from fedpns_ray import Experiment, run
-from fedpns_ray.core.run import Record, Run
+from fedpns_ray.core.run import Run
 from fedpns_ray.core.training import Worker, one_thread
 from fedpns_ray.core.work import Answer, Work
 from fedpns_ray.data import build_population
+from fedpns_ray.records.record import Record
 from fedpns_ray.runtime.actor_group import ActorGroup
+from fedpns_ray.runtime.deadlines import Deadline
 from fedpns_ray.runtime.dealer import Dealer
 from fedpns_ray.runtime.driver import begun
 from fedpns_ray.runtime.layout import Layout
@@ -37,22 +40,21 @@ from fedpns_ray.runtime.session import session
 
 
 def speed() -> None:
-    """2 actors against one process and one thread, round by round in turn, so that both see the same machine."""
-    print(
-        "Speed: a round of FedPNS (training, aggregation, full test), MNIST, 10 of 50 nodes; medians, round by round in turn"
-    )
+    """2 actors against one process with one thread, in alternating rounds, so that both see the same machine."""
+    print("Speed: one round of FedPNS (training, aggregation, full test), MNIST, 10 of 50 nodes; medians, alternating")
     with session(), one_thread():
         for model, count in (("cnn-m", 40), ("mlr", 300)):
             e = Experiment(strategy="fedpns", dataset="mnist", model=model, rounds=count + 5)
             population = build_population(e)
             shared, worker = ray.put(population), Worker(e, population)
-            actors = [NodeActor.options(num_cpus=1).remote(e, shared, False) for _ in range(2)]  # type: ignore[attr-defined]
+            one_core = NodeActor.options(num_cpus=1)  # type: ignore[attr-defined]
+            actors = [one_core.remote(e, shared, False) for _ in range(2)]
             ray.get([actor.describe.remote() for actor in actors])
             costs = population.sizes.astype(np.float64) * e.epochs
-            dealer = Dealer(ActorGroup(actors, print), worker, costs)
-            runs = [_records(begun(e, population, worker), answer) for answer in (worker.answer, dealer.answer)]
+            dealer = Dealer(ActorGroup(actors, Deadline()), worker, costs)
+            runs = [_seconds(begun(e, population, worker), answer) for answer in (worker.answer, dealer.answer)]
             pairs = list(zip(*runs, strict=True))[4:-1]
-            alone, two = (statistics.median(pair[k]["seconds"] for pair in pairs) for k in (0, 1))
+            alone, two = (statistics.median(pair[k] for pair in pairs) for k in (0, 1))
             print(
                 f"  {model:6s} in process {alone * 1e3:7.1f} ms, 2 actors {two * 1e3:7.1f} ms: "
                 f"{alone / two:.2f} times as fast ({two / alone:.2f} of the time)"
@@ -61,14 +63,15 @@ def speed() -> None:
                 ray.kill(actor)
 
 
-def _records(run: Run, answer: Callable[[Work], Answer]) -> Iterator[Record]:
+def _seconds(run: Run, answer: Callable[[Work], Answer]) -> Iterator[float]:
+    """The seconds of each round."""
     while (work := run.ask()) is not None:
-        if record := run.tell(answer(work)):
-            yield record
+        if round := run.tell(answer(work)):
+            yield sum(round.seconds.values())
 
 
 def memory_of(mark: str, kind: str) -> dict[int, tuple[str, float]]:
-    """MB of every process that carries the mark: uss is its own alone, pss adds its part of what it shares."""
+    """MB of every process that carries the mark: uss is its private memory, pss adds its share of shared memory."""
     found = {}
     for process in psutil.process_iter(["name"]):
         try:
@@ -80,7 +83,7 @@ def memory_of(mark: str, kind: str) -> dict[int, tuple[str, float]]:
 
 
 def scale_one(nodes: int) -> None:
-    """One population size in a process of its own: prints start-up, round time and peak memory."""
+    """One population size in its own process: prints start-up time, round time and peak memory."""
     mark = os.environ["FEDPNS_BENCH"]
     peak, over = 0.0, threading.Event()
 
@@ -106,10 +109,8 @@ def scale_one(nodes: int) -> None:
 
 
 def scale() -> None:
-    """50 against 10,000 nodes, 10 drawn."""
-    print(
-        "Scale: CNN-M, MNIST, 10 drawn, 2 actors: start-up until the first round, median round, peak memory of all processes"
-    )
+    """50 against 10,000 nodes, 10 of them drawn."""
+    print("Scale: CNN-M, MNIST, 10 drawn, 2 actors: start-up, median round, peak memory of all processes")
     figures: dict[int, list[list[float]]] = {}
     for nodes in (50, 10_000, 50, 10_000):
         environment = {**os.environ, "FEDPNS_BENCH": f"scale-{nodes}-{os.getpid()}-{time.monotonic_ns()}"}
@@ -124,9 +125,9 @@ def scale() -> None:
 
 
 def endurance() -> None:
-    """1,000 rounds: what every process has for itself, and what the object store holds, along the way."""
+    """1,000 rounds: the private memory of every process and the size of the object store along the way."""
     marks = (100, 400, 700, 990)
-    print("Endurance: 1,000 rounds of FedPNS, MLR, MNIST, 2 actors: MB of each process's own memory by round")
+    print("Endurance: 1,000 rounds of FedPNS, MLR, MNIST, 2 actors: private memory of each process by round, in MB")
     mark = os.environ["FEDPNS_BENCH"] = f"endurance-{os.getpid()}"
     seen: dict[int, tuple[dict[int, tuple[str, float]], float]] = {}
 
@@ -148,14 +149,14 @@ def endurance() -> None:
 
 
 def object_store() -> float:
-    """MB in use."""
+    """MB of the object store in use."""
     resources = ray.cluster_resources(), ray.available_resources()
     total, free = (r.get("object_store_memory", 0.0) for r in resources)
     return (total - free) / 1e6
 
 
 def faults() -> None:
-    """Three actor kills and a lost machine against nothing of the kind."""
+    """A run with three killed actors and a lost machine against an undisturbed one."""
     from ray.cluster_utils import Cluster
 
     print("Faults: FedPNS, CNN-M, MNIST, 30 rounds, 2 raylets with 2 cores each, 4 actors")
@@ -165,7 +166,8 @@ def faults() -> None:
     second = cluster.add_node(**machine)
     ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
     cluster.wait_for_nodes()
-    said: list[str] = []
+    logging.basicConfig(format="    %(message)s", stream=sys.stdout)
+    logging.getLogger("fedpns_ray").setLevel(logging.INFO)  # lost actors, and those that are back
 
     def disturb(record: Record) -> None:
         if record["round"] in (4, 9, 14):
@@ -173,18 +175,16 @@ def faults() -> None:
             try:
                 os.kill(ray.get(actor.describe.remote(), timeout=30)["pid"], signal.SIGKILL)
             except ray.exceptions.RayError:
-                said.append("an actor that was still away could not be killed")
+                print("    an actor that was still away could not be killed")
         if record["round"] == 18:
             cluster.remove_node(second, allow_graceful=False)
 
     layout = Layout(actors=4, cpus_per_actor=1)
     results: dict[str, Any] = {"undisturbed": run(e, layout=layout)}
-    results["disturbed"] = run(e, layout=layout, on_round=disturb, say=said.append)
+    results["disturbed"] = run(e, layout=layout, on_round=disturb, progress=False)
     for name, result in results.items():
         print(f"  {name:12s} weights {result.summary['weights_sha256']}")
     print(f"  {'equal' if len({r.summary['weights_sha256'] for r in results.values()}) == 1 else 'DIFFERENT'}")
-    for message in said:
-        print(f"    {message}")
     ray.shutdown()
     cluster.shutdown()
 

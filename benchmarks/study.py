@@ -1,8 +1,8 @@
-"""A study on one core against two: how well whole trials pack. Ratios of one run, side by side.
+"""A study on one core against two: how well whole trials pack. Ratios, measured side by side.
 
     python -m benchmarks.study [REPEATS]
 
-Needs MNIST under FEDPNS_DATA. Expects a machine that does nothing else. Everything counts: Ray's start, the workers' imports.
+Needs MNIST under FEDPNS_DATA, and an otherwise idle machine. Times include Ray's start-up and the workers' imports.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ seeds: 1-4
 
 
 def once(cores: int) -> float:
-    """Seconds for 8 CNN-M trials, from the command to its end, on a Ray with so many cores."""
+    """Seconds for 8 CNN-M trials, from the start of the command to its end, on a Ray with `cores` cores."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "s.yaml").write_text(STUDY)
         command = [sys.executable, "-m", "benchmarks.study", f"--one={cores}", folder]
@@ -44,7 +44,7 @@ def main() -> None:
     if sys.argv[1:] and sys.argv[1].startswith("--one="):
         one(int(sys.argv[1].partition("=")[2]), sys.argv[2])
     repeats = int(sys.argv[1]) if sys.argv[1:] else 3
-    print("Packing: a study of 8 CNN-M trials of 100 rounds, MNIST; the command from start to end, in turn")
+    print("Packing: a study of 8 CNN-M trials of 100 rounds, MNIST; the whole command, alternating")
     times: dict[int, list[float]] = {1: [], 2: []}
     for _ in range(repeats):
         for cores, taken in times.items():

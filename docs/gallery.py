@@ -1,6 +1,6 @@
-"""The pictures of the gallery, from real studies: python docs/gallery.py runs/fig1 runs/fig3 runs/fig6
+"""Make the pictures of the gallery from real studies: python docs/gallery.py runs/fig1 runs/fig3 runs/fig6
 
-Needs chromium and chromedriver, for pictures of the page.
+Needs chromium and chromedriver for the pictures of the page.
 """
 
 import base64
@@ -50,7 +50,7 @@ def browser() -> webdriver.Chrome:
 
 
 def photograph(window: webdriver.Chrome, page: Path, section: str, name: str, width: int, scheme: str) -> None:
-    """One section of the page, in a window so high that nothing scrolls."""
+    """Photograph one section of the page, in a window so tall that nothing scrolls."""
     media = [{"name": "prefers-color-scheme", "value": scheme}]
     window.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
     metrics = {"width": width, "height": 9000, "deviceScaleFactor": 1, "mobile": width < 600}
@@ -65,7 +65,7 @@ def photograph(window: webdriver.Chrome, page: Path, section: str, name: str, wi
 
 
 def save(image: Image.Image, name: str) -> None:
-    """Small: at most WIDTH wide; few colours, but where a colour scale needs them."""
+    """Save a small file: at most WIDTH pixels wide, with few colours unless a colour scale needs more."""
     if image.width > WIDTH:
         image = image.resize((WIDTH, round(image.height * WIDTH / image.width)), Image.Resampling.LANCZOS)
     image = image.convert("RGB")

@@ -1,10 +1,10 @@
-"""A strategy of your own: nodes that were drawn least often come first, and adverse updates are excluded.
+"""A user-defined strategy: nodes that were drawn least often come first, and adverse updates are excluded.
 
     fedpns run --strategy examples.newcomers:Newcomers --set patience=2
     fedpns compare --strategies examples.newcomers:Newcomers,fedpns,fedavg --rounds 50
 
-A selection draws nodes and learns from what came of them. Its fields are its parameters; what `learn` changes is its
-state, which checkpoints hold. The other two parts are the registry's own, by name.
+A selection draws nodes and learns from the outcome. Its fields are its parameters; private attributes are its state,
+which checkpoints save. The other two parts come from the registry, by name.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from fedpns_ray.strategies import Preset, Selection
 
 
 class LeastDrawn(Selection):
-    """Of the nodes drawn least often, |S_t| uniformly; a node may be ahead of the last one by `patience` draws."""
+    """The |S_t| nodes drawn least often; those within `patience` draws of the minimum are equally likely."""
 
     name = "least-drawn"
     patience: int = 1

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from fedpns_ray.experiment import Experiment
     from fedpns_ray.records.result import Result, load
     from fedpns_ray.runtime.layout import Layout
-    from fedpns_ray.study.study_file import Study
+    from fedpns_ray.study.study_file import Study, read_study
 
 __all__ = [
-    "DivergedError", "Experiment", "InputError", "Interrupted", "Layout", "Result", "Study", "compare", "load", "report",
-    "run", "run_study",
+    "DivergedError", "Experiment", "InputError", "Interrupted", "Layout", "Result", "Study", "compare", "load",
+    "read_study", "report", "run", "run_study",
 ]  # fmt: skip
 __version__ = "0.1.0"
 
@@ -27,6 +27,7 @@ _HOME = {
     "Study": "study.study_file",
     "compare": "api",
     "load": "records.result",
+    "read_study": "study.study_file",
     "report": "api",
     "run": "api",
     "run_study": "api",
@@ -34,7 +35,7 @@ _HOME = {
 
 
 def __getattr__(name: str) -> object:
-    """Imported when first asked for, so that `fedpns --help` does not wait for pandas and torch."""
+    """Imported on first use, so that `fedpns --help` does not wait for pandas and torch."""
     from importlib import import_module
 
     if name not in _HOME:
@@ -43,5 +44,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """Exactly what is public."""
+    """Only the public names."""
     return sorted(__all__)

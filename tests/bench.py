@@ -22,9 +22,14 @@ class Bench:
 
     def start(self, *more):
         return subprocess.Popen(
-            [*self.command, *more], cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True, start_new_session=True,
-        )  # fmt: skip
+            [*self.command, *more],
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
 
     def run_in_terminal(self, patience=180):
         """Run to the end in a pseudo-terminal: what was on the screen, and the exit code."""
@@ -62,7 +67,7 @@ class Bench:
             time.sleep(0.02)
 
     def left_behind(self, within=30):
-        """Processes that carry our mark, once they have had time to go."""
+        """Processes that still carry our mark after they have had time to end."""
         deadline = time.monotonic() + within
         while True:
             left = [p for p in psutil.process_iter() if self._is_ours(p)]

@@ -13,8 +13,6 @@ from fedpns_ray import InputError
 from fedpns_ray.data.sources import data_root, load
 from fedpns_ray.runtime.leaving import leave_when_done
 
-os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
-
 
 def missing(reason: str) -> None:
     """A missing part is a skip with its reason on a user's machine, and a failure in CI."""

@@ -21,14 +21,14 @@ def free_port():
 
 
 @contextlib.contextmanager
-def ray_head(environment, dashboard=None):
+def ray_head(environment, dashboard=None, labels="test=head"):
     """The head's process and its port; with a dashboard, at this port, jobs can be submitted to it."""
     ray, port = str(Path(sys.executable).with_name("ray")), free_port()
     temp = Path(f"/tmp/fp-{uuid.uuid4().hex[:6]}")  # sockets want a short path
     page = f"--dashboard-port={dashboard}" if dashboard else "--include-dashboard=false"
     head = subprocess.Popen(
         [ray, "start", "--head", "--block", "--node-ip-address=127.0.0.1", f"--port={port}", "--num-cpus=2", page,
-         "--dashboard-agent-listen-port=0", f"--temp-dir={temp}", "--disable-usage-stats"],
+         "--dashboard-agent-listen-port=0", f"--labels={labels}", f"--temp-dir={temp}", "--disable-usage-stats"],
         env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     try:

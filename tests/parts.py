@@ -29,6 +29,27 @@ class Poison(Objective):
         gradient[0] = float("nan")
 
 
+class Shout(Objective):
+    """The first node that trains returns an update of about 1e30, in the wrong direction."""
+
+    name = "shout"
+
+    def correct(self, gradient, weights, anchor):
+        if (weights[0] == anchor).all():  # its first step
+            gradient[0] *= -1e32
+
+
+class Loud(Objective):
+    """As Shout, but for every node whose first step has such a gradient, whichever actor trains it."""
+
+    name = "loud"
+    threshold: float = 0.25
+
+    def correct(self, gradient, weights, anchor):
+        first = (weights == anchor).all(dim=1)
+        gradient[(gradient[:, 0] > self.threshold) & first] *= -1e32
+
+
 class Impossible(Stride):
     """Draws what cannot be drawn."""
 

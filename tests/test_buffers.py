@@ -63,7 +63,7 @@ class OldSpectral(nn.Sequential):
 
 
 class Cache(Linear):
-    """A buffer without a value, one that is made when first asked for, one that overlaps itself, and one that two share."""
+    """A buffer without a value, one created on first use, one that overlaps itself, and one shared by two modules."""
 
     def __init__(self):
         super().__init__()

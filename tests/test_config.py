@@ -1,9 +1,11 @@
 """Experiment: what it takes, what it fills in, what it refuses and how it says so."""
 
 import pytest
+from pydantic import model_validator
 
 from fedpns_ray import Experiment, InputError
-from fedpns_ray.experiment import drop_idle
+from fedpns_ray.settings import drop_idle
+from fedpns_ray.strategies import Selection
 
 
 def test_defaults_are_those_of_section_v():
@@ -34,22 +36,38 @@ def test_learning_rate_decays_to_its_floor():
         ({"alpha": -1}, "alpha: -1 is not allowed; it must be greater than 0"),
         ({"alpha": "nan"}, "alpha: 'nan' is not allowed; it must be a finite number"),
         ({"fraction": 0.001}, "fraction: 0.001 draws 0 of 50 nodes; it must be above 0.01"),
-        ({"strategy": "fedsgd"}, "strategy: 'fedsgd' is unknown; there are fedavg, fedavg-full, optimal-aggregation, fedpns, fedprox"),
-        ({"selection": "pnz"}, "selection: 'pnz' is unknown; there are random, half, pns, largest-norm"),
+        (
+            {"strategy": "fedsgd"},
+            "strategy: 'fedsgd' is unknown; choose from fedavg, fedavg-full, optimal-aggregation, fedpns, fedprox",
+        ),
+        ({"selection": "pnz"}, "selection: 'pnz' is unknown; choose from random, half, pns, largest-norm"),
         ({"dataset": "mnits"}, "dataset: 'mnits' is not allowed; it must be 'synthetic', 'mnist'"),
         ({"sigmaa": 1}, "sigmaa: unknown key (value 1); did you mean sigma?"),
-        ({"strategy": "fedavg", "alpha": 2}, "alpha: 2 is not allowed; alpha is a parameter of pns"),
-        ({"dataset": "mnist", "varrho": 1}, "varrho: 1.0 is not allowed; it means something for dataset synthetic only"),
-        ({"dataset": "mnist", "partition": "iid", "rho": 2}, "rho: 2 is not allowed; it means something for partition"),
+        (
+            {"strategy": "fedavg", "alpha": 2},
+            "alpha: 2 is not allowed; alpha is a parameter of pns, and strategy fedavg has selection random",
+        ),
+        (
+            {"dataset": "mnist", "varrho": 1},
+            "varrho: 1.0 is not allowed; it is only used with dataset synthetic, and dataset is mnist",
+        ),
+        (
+            {"dataset": "mnist", "partition": "iid", "rho": 2},
+            "rho: 2 is not allowed; it is only used with partition sigma-rho, and partition is iid",
+        ),
         ({"partition": "iid"}, "partition: 'iid' is not allowed; for dataset synthetic it must be natural"),
-        ({"model": "vgg"}, "model: 'vgg' is unknown; there are mlr, cnn-m, cnn-c"),
-        ({"rounds": "many"}, "rounds: 'many' is not allowed; it must be a valid integer"),
+        ({"model": "vgg"}, "model: 'vgg' is unknown; choose from mlr, cnn-m, cnn-c"),
+        ({"rounds": "many"}, "rounds: 'many' is not allowed; it must be a whole number"),
         ({"dataset": ["mnist"]}, "dataset: ['mnist'] is not allowed; it must be a name"),
         ({"selection": 5}, "selection: 5 is not allowed; it must be a name"),
         ({"parameters": 3}, "parameters: 3 is not allowed; it must be keys and values"),
         ({"strategy": ":x"}, "strategy: ':x' is not allowed; it must be like package.module:Name"),
         ({"strategy": "a\nb"}, "strategy: 'a\\nb' is unknown"),
         ({"nodes": 10**20}, "nodes: 100000000000000000000 is not allowed; it must be less than or equal to"),
+        ({"lr": 1e308}, "lr: 1e+308 is not allowed; it must be less than or equal to 1000"),
+        ({"samples_per_node": 999999999999}, "samples_per_node: 999999999999 is not allowed; it must be less than"),
+        ({"devices": "log-normal", "device_speed": 1e-308}, "device_speed: 1e-308 is not allowed; it must be greater"),
+        ({"slow_fraction": 1, "slow_seconds": 1e308}, "slow_seconds: 1e+308 is not allowed; it must be less than"),
         ({"rounds": 0}, "rounds: 0 is not allowed; it must be greater than 0"),
         ({"dataset": "mnist", "rho": 3, "samples_per_node": 2}, "rho: 3 is not allowed; a node has 2 samples"),
     ],
@@ -59,6 +77,47 @@ def test_bad_input_is_one_line(settings, message):
         Experiment(**settings)
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
+
+
+class Demanding(Selection):
+    """A parameter without a default, one that may be of two types, and a rule about both."""
+
+    name = "demanding"
+    least: int
+    most: int | str = 9
+
+    @model_validator(mode="after")
+    def _ordered(self):
+        if isinstance(self.most, int) and self.least > self.most:
+            raise ValueError("least must not exceed most")
+        return self
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "least: is missing; it has no default"),
+        ({"least": "few"}, "least: 'few' is not allowed; it must be a whole number"),
+        ({"least": 1, "most": []}, "most: [] is not allowed; it must be a whole number"),
+        ({"least": 12}, "Demanding: {'least': 12} is not allowed; least must not exceed most"),
+    ],
+)
+def test_user_defined_parameters_are_refused_alike(settings, message):
+    with pytest.raises(InputError) as caught:
+        Experiment(strategy="fedavg", selection=Demanding, **settings)
+    assert str(caught.value) == message
+
+
+def test_an_error_is_data():
+    with pytest.raises(InputError) as caught:
+        Experiment(sigma=1.5)
+    assert (caught.value.field, caught.value.value) == ("sigma", 1.5)
+    assert caught.value.allowed == "it must be less than or equal to 1"
+    with pytest.raises(InputError) as caught:
+        Experiment(sgima=1)
+    assert (caught.value.field, caught.value.hint) == ("sgima", "did you mean sigma?")
+    with pytest.raises(InputError, match="nodes: such a number is not allowed"):
+        Experiment(nodes=10**5000)
 
 
 def test_yaml_round_trip_holds_what_matters_and_no_more(tmp_path):
@@ -109,7 +168,11 @@ def test_drop_idle_keeps_what_a_strategy_uses():
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("a: [", "not a YAML file in line"), ("- 1", "must hold keys and values"), ("1: 2", "must hold keys and values")],
+    [
+        ("a: [", "not a YAML file in line"),
+        ("- 1", "must hold keys and values"),
+        ("1: 2", "line 1: keys must be text, and 1 is not"),
+    ],
 )
 def test_yaml_mistakes_name_the_file(tmp_path, content, message):
     path = tmp_path / "bad.yaml"

@@ -6,18 +6,32 @@ import numpy as np
 import pytest
 
 from fedpns_ray import Experiment, run
-from fedpns_ray.core.theory import delta, gammas, theory
+from fedpns_ray.records.record import Record
+from fedpns_ray.reporting.theory import delta, gammas, theory
 
 RECORDS = [
-    {"drawn": [0, 2], "gradient_norms": [3.0, 4.0], "gradient_norm_of_mean": 2.5, "probability": [0.25] * 4, "expectation": 1.0, "expectation_after": 2.0},
-    {"drawn": [0, 1, 2], "returned": [1, 2], "gradient_norms": [1.0, 5.0], "gradient_norm_of_mean": 2.0, "probability": [0.5, 0.25, 0.0, 0.25]},
-    {"drawn": [3], "returned": []},
-]  # fmt: skip
+    Record(
+        drawn=[0, 2],
+        gradient_norms=[3.0, 4.0],
+        gradient_norm_of_mean=2.5,
+        probability=[0.25] * 4,
+        expectation=1.0,
+        expectation_after=2.0,
+    ),
+    Record(
+        drawn=[0, 1, 2],
+        returned=[1, 2],
+        gradient_norms=[1.0, 5.0],
+        gradient_norm_of_mean=2.0,
+        probability=[0.5, 0.25, 0.0, 0.25],
+    ),
+    Record(drawn=[3], returned=[]),
+]
 
 
 def test_delta_is_assumption_2():
     assert delta(RECORDS[0]) == pytest.approx(math.sqrt((9 + 16) / 2) / 2.5)
-    assert math.isnan(delta(RECORDS[2])) and math.isnan(delta({"gradient_norms": [1.0], "gradient_norm_of_mean": 0.0}))
+    assert math.isnan(delta(RECORDS[2])) and math.isnan(delta(Record(gradient_norms=[1.0], gradient_norm_of_mean=0.0)))
 
 
 def test_gamma_is_the_largest_norm_of_a_node_and_unknown_for_one_that_never_returned():
@@ -35,7 +49,7 @@ def test_remark_1_weighs_known_nodes_by_their_probability():
 
 def test_a_run_without_rounds_or_gradients_has_no_theory():
     assert all(len(values) == 0 for values in theory([], 3).values())
-    assert np.isnan(theory([{"drawn": [0]}], 3)["gamma_mean"]).all()
+    assert np.isnan(theory([Record(drawn=[0])], 3)["gamma_mean"]).all()
 
 
 def test_weight_divergence_is_zero_where_the_one_node_is_the_whole_population():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedpns_ray import DivergedError, Experiment, load, run
-from fedpns_ray.strategies import PRESETS
+from fedpns_ray.registry import PRESETS
 from fedpns_ray.terminal.command_line import main
 from tests.strategies.test_all import experiment
 from tests.test_run import untimed
@@ -54,7 +54,7 @@ def test_a_run_without_a_finite_update_has_diverged(tmp_path):
     seen = []
     for longer in (e, e.but(rounds=60)):  # known already: nothing is run again
         with pytest.raises(DivergedError):
-            run(longer, tmp_path / "r", seen.append)
+            run(longer, tmp_path / "r", on_round=seen.append)
     assert not seen
     (tmp_path / "r" / "summary.json").unlink()
     with pytest.raises(DivergedError) as repeated:

@@ -1,4 +1,4 @@
-"""A process ends when Python is done with it, whatever native libraries still want to do."""
+"""A process ends after Python's exit handlers, before native libraries are unloaded."""
 
 import signal
 import subprocess
@@ -21,10 +21,10 @@ def end(code):
     return subprocess.run([sys.executable, "-c", SCRIPT.format(code=code)], capture_output=True, text=True)
 
 
-def test_it_ends_after_all_else_and_before_native_code_does():
+def test_it_ends_after_pythons_exit_handlers_and_before_native_ones():
     left = end("3")
     assert (left.returncode, left.stdout, left.stderr) == (3, "last words\n", "")
 
 
-def test_without_a_code_it_ends_as_ever():
+def test_without_a_code_it_ends_as_usual():
     assert end("None").returncode == -signal.SIGABRT

@@ -10,6 +10,7 @@ from fedpns_ray.core.run import Run
 from fedpns_ray.core.training import Worker, one_thread
 from fedpns_ray.core.work import Work, merged
 from fedpns_ray.data import build_population
+from fedpns_ray.records.record import record_of
 from fedpns_ray.records.summary import sha256
 from fedpns_ray.runtime.driver import begun
 from fedpns_ray.strategies import Selection
@@ -34,9 +35,9 @@ def start(e) -> tuple[Run, Worker]:
 def drive(run, answer):
     records = []
     while (work := run.ask()) is not None:
-        record = run.tell(answer(work))
-        if record:
-            records.append(record)
+        round = run.tell(answer(work))
+        if round:
+            records.append(record_of(round, run.experiment.drop_probability > 0))
     return records
 
 
@@ -93,11 +94,11 @@ def test_a_run_stands_at_the_round_that_it_has_just_told_of():
     loop, worker = start(e)
     states = {}
     while (work := loop.ask()) is not None:
-        record = loop.tell(worker.answer(work))
-        if record:
+        round = loop.tell(worker.answer(work))
+        if round:
             state = loop.checkpoint()
-            assert int(state["round"]) == record["round"]
-            states[record["round"]] = {key: np.array(value) for key, value in state.items()}
+            assert int(state["round"]) == round.number
+            states[round.number] = {key: np.array(value) for key, value in state.items()}
     for t, state in states.items():
         again, worker = start(e)
         again.restore(state)

@@ -67,8 +67,8 @@ def test_a_model_of_your_own():
     ("name", "message"),
     [
         (f"{__name__}:WithBatchNorm", "has batch normalisation"),
-        (f"{__name__}:ThreeOutputs", r"gives outputs of shape \(3,\); it must be \(10,\)"),
-        (f"{__name__}:not_a_module", "made a int; it must make a torch.nn.Module"),
+        (f"{__name__}:ThreeOutputs", r"has outputs of shape \(3,\); it must be \(10,\)"),
+        (f"{__name__}:not_a_module", "returned an object of type int; it must return a torch.nn.Module"),
         ("no.such:Net", "cannot be imported"),
         (f"{__name__}:raises_nothing_in_particular", r"cannot be trained on inputs of shape \(1, 28, 28\) \(KeyError:"),
         (f"{__name__}:Constant", "has no parameters to train"),

@@ -1,10 +1,14 @@
 """Reading never runs code: a folder may name a part of the user's own, and readers leave it a name."""
 
+import json
 import os
+import pickle
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedpns_ray import Experiment, load, run
@@ -117,3 +121,129 @@ def test_a_study_with_a_part_of_the_users_own_is_reported_whole(tmp_path):
 
     rows = table(gathered.results, gathered.trials)
     assert rows["seeds"].tolist() == [2] * 4 and rows["pairs"].tolist() == [2, 0, 2, 2]
+
+
+# --- a trap in each kind of file -------------------------------------------------------------------------------------
+
+
+class Trap:
+    """An object that, unpickled, leaves a file."""
+
+    def __init__(self, folder, name):
+        self.command = f"touch {folder}/sprung-{name}"
+
+    def __reduce__(self):
+        return os.system, (self.command,)
+
+
+def yaml_traps(folder, run_folder):
+    """Tags that build objects or call functions."""
+    for place, name in ((run_folder / "config.yaml", "config"), (folder / "study" / "study.yaml", "study")):
+        text = place.read_text() if place.exists() else ""
+        place.write_text(f'{text}\nlabeller: !!python/object/apply:os.system ["touch {folder}/sprung-{name}"]\n')
+
+
+def file_traps(folder, run_folder):
+    """Everything else that a run or a study holds."""
+    name = run_folder.name
+    trap = Trap(folder, f"checkpoint-{name}")
+    np.savez(
+        run_folder / "checkpoint.npz", round=np.array([trap], dtype=object), weights=np.array([trap], dtype=object)
+    )
+    with zipfile.ZipFile(run_folder / "checkpoint.npz", "a") as archive:
+        archive.writestr("data.pkl", pickle.dumps(trap))  # as torch.save would
+    (run_folder / "weights.safetensors").write_bytes(pickle.dumps(Trap(folder, f"weights-{name}")))
+    summary = json.loads((run_folder / "summary.json").read_text())
+    summary |= {"strategy": "trap:own", "code": {"__reduce__": "trap:own"}, "py/object": "trap.own"}
+    (run_folder / "summary.json").write_text(json.dumps(summary))
+    schema = json.loads((run_folder / "schema.json").read_text())
+    schema["quantities"].append({"key": "trap:own", "title": f"$(touch {folder}/sprung-schema)", "per": "round"})
+    (run_folder / "schema.json").write_text(json.dumps(schema))
+    command = f"fedpns study $(touch {folder}/sprung-commands) `touch {folder}/sprung-commands` --only a=b; touch x"
+    (folder / "study" / "commands.txt").write_text(command + "\n")
+
+
+def module_traps(folder):
+    """Files that would be imported if the current directory were on the path."""
+    trap = f"import pathlib; pathlib.Path({str(folder)!r}, 'sprung-' + __name__).touch()\n"
+    for name in ("sitecustomize", "usercustomize", "torch", "numpy", "pandas", "yaml", "ray", "json", "safetensors"):
+        (folder / f"{name}.py").write_text(trap)
+
+
+READERS = [
+    "report run --out p.html --figures pictures",
+    "report study --out p.html",
+    "report . --out p.html",
+    "watch run --once --html w.html",
+    "watch study --once",
+    "doctor",
+]
+
+
+@pytest.fixture(params=["yaml", "files"])
+def trapped(folder, request):
+    """The folder of above, with traps in every file; in the YAML files, readers stop there, so they stand apart."""
+    plant = {"yaml": yaml_traps, "files": file_traps}[request.param]
+    for run_folder in (folder / "run", folder / "study" / "trials" / "t"):
+        plant(folder, run_folder)
+    return folder
+
+
+def sprung(folder):
+    return sorted(path.name for path in folder.rglob("sprung*"))
+
+
+def read_in(folder, *start, commands=READERS):
+    module_traps(folder)
+    (folder / "json.py").unlink()  # `python -m` itself would import it, before any line of this program
+    for command in commands:
+        done = subprocess.run([*start, *command.split()], cwd=folder, capture_output=True, text=True, timeout=120)
+        assert done.returncode in (0, 1, 2) and "Traceback" not in done.stderr, (command, done.stderr)
+        assert sprung(folder) == [], command
+
+
+def test_no_trap_is_sprung_by_a_reader(trapped):
+    read_in(trapped, FEDPNS)
+
+
+def test_nor_where_python_itself_looks_into_the_folder(folder):
+    """`python -m` puts the current directory on the import path."""
+    read_in(folder, sys.executable, "-m", "fedpns_ray", commands=["report . --out p.html", "doctor"])
+
+
+def test_no_trap_is_sprung_by_load(trapped, monkeypatch):
+    from fedpns_ray import InputError
+
+    monkeypatch.chdir(trapped)
+    for place in ("run", "study/trials/t"):
+        with pytest.raises(InputError):  # damaged
+            load(place)
+    assert sprung(trapped) == []
+
+
+def test_a_run_resumes_from_no_pickle(folder):
+    """Running imports what a configuration names, but a checkpoint is only data."""
+    made = Experiment(strategy="fedavg", **SMALL)
+    expected = run(made, folder / "mine", progress=False)
+    file_traps(folder, folder / "mine")
+    (folder / "mine" / "summary.json").unlink()
+    again = run(made, folder / "mine", progress=False)
+    assert again.summary["weights_sha256"] == expected.summary["weights_sha256"] and sprung(folder) == []
+
+
+def test_these_traps_work(folder):
+    """Else the tests above could not fail."""
+    module_traps(folder)
+    file_traps(folder, folder / "run")
+    yaml_traps(folder, folder / "run")
+    import yaml
+
+    with np.load(folder / "run" / "checkpoint.npz", allow_pickle=True) as state, pytest.raises(Exception):  # noqa: B017
+        int(state["round"])
+    pickle.loads((folder / "run" / "weights.safetensors").read_bytes())
+    yaml.unsafe_load((folder / "run" / "config.yaml").read_text())
+    yaml.unsafe_load((folder / "study" / "study.yaml").read_text())
+    subprocess.run((folder / "study" / "commands.txt").read_text(), shell=True, capture_output=True)
+    subprocess.run([sys.executable, "-c", "import torch"], cwd=folder, check=True, capture_output=True)
+    found = {name.removeprefix("sprung-") for name in sprung(folder)}
+    assert found >= {"checkpoint-run", "weights-run", "config", "study", "commands", "torch"}

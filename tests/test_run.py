@@ -20,7 +20,8 @@ from fedpns_ray.records.run_folder import RunFolder
 from fedpns_ray.records.summary import sha256
 
 SMALL = {"nodes": 20, "samples_per_node": 50, "epochs": 2, "rounds": 25}
-TIMES = ("seconds", "seconds_by_phase")
+TIMES = ("seconds", "seconds_by_phase", "faults", "chain")
+"""What differs between runs of the same bits: how long they took, what went wrong, and the digest of these."""
 
 
 def untimed(records):
@@ -116,7 +117,7 @@ def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path):
     whole = run(e)
     seen = []
     with pytest.raises(Interrupted):
-        run(e, tmp_path / "r", seen.append, stop=lambda: len(seen) >= 13)
+        run(e, tmp_path / "r", on_round=seen.append, stop=lambda: len(seen) >= 13)
     with pytest.raises(InputError, match="is not finished"):
         load(tmp_path / "r")
     resumed = run(e, tmp_path / "r")
@@ -128,9 +129,9 @@ def test_a_finished_run_is_read_and_a_longer_one_goes_on(tmp_path):
     e = Experiment(strategy="fedpns", **SMALL)
     short = run(e.but(rounds=12), tmp_path / "r")
     trained = []
-    run(e.but(rounds=12), tmp_path / "r", trained.append)
+    run(e.but(rounds=12), tmp_path / "r", on_round=trained.append)
     assert not trained
-    longer = run(e, tmp_path / "r", trained.append)
+    longer = run(e, tmp_path / "r", on_round=trained.append)
     assert [r["round"] for r in trained] == list(range(13, 26))
     assert longer.summary["weights_sha256"] == run(e).summary["weights_sha256"] != short.summary["weights_sha256"]
 
@@ -151,7 +152,7 @@ def test_a_folder_with_something_else_is_left_alone(tmp_path):
         with pytest.raises(InputError, match="thesis.tex is a file; name a folder"):
             run(Experiment(**SMALL), tmp_path / "papers" / inside)
     (tmp_path / "papers" / "config.yaml").write_text("learning_rate: 3")
-    with pytest.raises(InputError, match="config.yaml is not an experiment's"):
+    with pytest.raises(InputError, match="config.yaml does not describe an experiment"):
         run(Experiment(**SMALL), tmp_path / "papers")
     (tmp_path / "papers" / "config.yaml").unlink()
     with pytest.raises(InputError, match="holds no experiment"):
@@ -168,10 +169,10 @@ def test_a_torn_line_and_later_rounds_are_done_again(tmp_path):
     e = Experiment(strategy="fedavg", **SMALL)
     seen = []
     with pytest.raises(Interrupted):
-        run(e, tmp_path / "r", seen.append, stop=lambda: len(seen) >= 10)
+        run(e, tmp_path / "r", on_round=seen.append, stop=lambda: len(seen) >= 10)
     with (tmp_path / "r" / "rounds.jsonl").open("a") as lines:
         lines.write('{"round": 11, "test_accuracy": 0.9}\n{"round": 12, "tes')
-    assert len(RunFolder(tmp_path / "r").records()) == 11
+    assert len(RunFolder(tmp_path / "r").records()) == 10  # no chain vouches for the eleventh
     resumed = run(e, tmp_path / "r")
     assert untimed(resumed.records) == untimed(run(e).records)
     lines = (tmp_path / "r" / "rounds.jsonl").read_text().splitlines()
@@ -179,11 +180,12 @@ def test_a_torn_line_and_later_rounds_are_done_again(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["lost lines", "no checkpoint", "empty checkpoint", "a wrong line"])
-def test_a_damaged_folder_begins_anew(tmp_path, damage):
+def test_a_damaged_folder_resumes_from_the_last_good_state(tmp_path, damage, caplog):
+    """Checkpoints were taken after rounds 10 and 20; with a wrong line 7, neither stands for what is recorded."""
     e = Experiment(strategy="fedpns", **SMALL)
     seen = []
     with pytest.raises(Interrupted):
-        run(e, tmp_path / "r", seen.append, stop=lambda: len(seen) >= 20)
+        run(e, tmp_path / "r", on_round=seen.append, stop=lambda: len(seen) >= 20)
     lines, checkpoint = tmp_path / "r" / "rounds.jsonl", tmp_path / "r" / "checkpoint.npz"
     if damage == "lost lines":
         lines.write_text("".join(line + "\n" for line in lines.read_text().splitlines()[:12]))
@@ -194,17 +196,19 @@ def test_a_damaged_folder_begins_anew(tmp_path, damage):
     else:
         checkpoint.write_bytes(b"")
     again = []
-    resumed = run(e, tmp_path / "r", again.append)
-    assert [record["round"] for record in again] == list(range(1, 26))
+    resumed = run(e, tmp_path / "r", on_round=again.append)
+    (said,) = caplog.messages
+    assert f"{tmp_path / 'r'} is damaged: " in said
+    assert [record["round"] for record in again] == list(range(1 if damage == "a wrong line" else 11, 26))
     assert untimed(resumed.records) == untimed(run(e).records) == untimed(load(tmp_path / "r").records)
 
 
 def test_stopping_leaves_a_checkpoint_where_it_stopped(tmp_path):
     e, seen = Experiment(strategy="fedpns", **SMALL), []
     with pytest.raises(Interrupted):
-        run(e, tmp_path / "r", seen.append, stop=lambda: len(seen) >= 13)
+        run(e, tmp_path / "r", on_round=seen.append, stop=lambda: len(seen) >= 13)
     again = []
-    run(e, tmp_path / "r", again.append)
+    run(e, tmp_path / "r", on_round=again.append)
     assert again[0]["round"] == 14
 
 
@@ -215,7 +219,7 @@ def test_checkpoints_come_every_k_rounds(tmp_path):
         path = tmp_path / "r" / "checkpoint.npz"
         seen.append(int(np.load(path)["round"]) if path.exists() else 0)
 
-    run(Experiment(strategy="fedavg", **SMALL | {"rounds": 8}), tmp_path / "r", look, checkpoint_every=3)
+    run(Experiment(strategy="fedavg", **SMALL | {"rounds": 8}), tmp_path / "r", on_round=look, checkpoint_every=3)
     assert seen == [0, 0, 3, 3, 3, 6, 6, 8]  # a round is reported when its checkpoint stands
 
 
@@ -228,7 +232,7 @@ def test_one_writer_a_folder(tmp_path, monkeypatch):
         with pytest.raises(InputError, match="is being written by another process"):
             run(Experiment(**SMALL), tmp_path / "r")
 
-    run(Experiment(**SMALL | {"rounds": 1}), tmp_path / "r", meanwhile)
+    run(Experiment(**SMALL | {"rounds": 1}), tmp_path / "r", on_round=meanwhile)
 
 
 def test_a_folder_taken_from_a_lost_writer_is_not_touched_by_it_again(tmp_path):
@@ -246,7 +250,7 @@ def test_a_folder_taken_from_a_lost_writer_is_not_touched_by_it_again(tmp_path):
         return {p.name: p.read_bytes() for p in (tmp_path / "r").iterdir() if "tfevents" not in p.name}
 
     with pytest.raises(InputError, match="is being written by another process"):
-        run(e, tmp_path / "r", meanwhile)
+        run(e, tmp_path / "r", on_round=meanwhile)
     assert files() == left[0]
     assert load(tmp_path / "r").summary["weights_sha256"] == run(whole).summary["weights_sha256"]
 

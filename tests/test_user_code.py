@@ -15,10 +15,10 @@ SMALL = {"nodes": 10, "samples_per_node": 40, "epochs": 1, "rounds": 5}
 @pytest.mark.parametrize(
     ("kind", "problem"),
     [
-        ("missing", "the draw gave node 99, which does not exist; it must give distinct nodes between 0 and 9"),
-        ("twice", "the draw gave node 3, twice; it must"),
-        ("nothing", "the draw gave None; it must give node ids"),
-        ("names", "the draw gave ['a']; it must give node ids"),
+        ("missing", "the draw returned node 99, which does not exist; it must return distinct nodes between 0 and 9"),
+        ("twice", "the draw returned node 3, twice; it must"),
+        ("nothing", "the draw returned None; it must return node ids"),
+        ("names", "the draw returned ['a']; it must return node ids"),
     ],
 )
 def test_an_impossible_draw(kind, problem):

@@ -33,7 +33,9 @@ def test_a_study_under_way(tmp_path, capsys):
     folder = tmp_path / "study"
     folder.mkdir()
     (folder / "study.yaml").write_text(
-        "base: {nodes: 10, samples_per_node: 50, epochs: 1, rounds: 3}\naxes: {strategy: [fedpns, fedavg]}\nseeds: 1-2\n"
+        "base: {nodes: 10, samples_per_node: 50, epochs: 1, rounds: 3}\n"
+        "axes: {strategy: [fedpns, fedavg]}\n"
+        "seeds: 1-2\n"
     )
     from fedpns_ray.study.study_file import read_study
 
@@ -41,12 +43,12 @@ def test_a_study_under_way(tmp_path, capsys):
         run(trial.experiment, folder / "trials" / trial.name)
     (folder / "trials" / trial.name / "summary.json").unlink()
     assert main(["watch", str(folder), "--once", "--html", str(tmp_path / "live.html")]) == 0
-    assert "2 finished, 1 begun, 1 to come" in capsys.readouterr().out
+    assert "2 finished, 1 unfinished, 1 to come" in capsys.readouterr().out
     assert "1 of 3 runs is not finished" in (tmp_path / "live.html").read_text()
 
 
 def test_it_follows_a_running_run_to_its_end_and_rewrites_the_page(tmp_path):
-    """The run waits after each of its first rounds until the page has been made anew."""
+    """The run waits after each of its first rounds until the page has been rewritten."""
     out, page = tmp_path / "run", tmp_path / "live.html"
     watching, pages = [], [0]
 

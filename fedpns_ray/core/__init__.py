@@ -1,1 +1,1 @@
-"""The science: what a round is, how a node trains, what a model is. Imports no Ray, writes no file, starts no process."""
+"""The science: what a round is, how a node trains, what a model is. No Ray, no files, no processes."""

@@ -1,15 +1,15 @@
-"""The ledger of a round: bytes up and down and, with a device model, simulated seconds.
+"""What a round costs: bytes up and down and, with a device model, simulated seconds.
 
-Counted are whole models, 4 bytes a parameter, and the numbers that nodes report so that the server can choose (a loss,
-a norm). What rides along with an update, and what a server knows of channels, is not.
+What is counted: whole models, 4 bytes per parameter, and the numbers that nodes report so that the server can choose
+(a loss, a norm). What travels along with an update, and what a server knows about channels, is not counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,21 @@ if TYPE_CHECKING:
     from fedpns_ray.experiment import Experiment
 
 NUMBER = 8
-"""Bytes of a reported number."""
+"""Bytes per reported number."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The costs of one round."""
+
+    bytes_up: int
+    bytes_down: int
+    simulated_seconds: float | None = None
+    """None without a device model."""
 
 
 class Unanswered(BaseException):
-    """A probe that nobody has answered yet. No error: it ends a draw, and no part of the user's own should catch it."""
+    """A probe without an answer yet. Not an error: it ends a draw, and user-defined parts should not catch it."""
 
     def __init__(self, node_ids: tuple[int, ...], samples: int | None) -> None:
         super().__init__(node_ids, samples)
@@ -33,7 +43,7 @@ class Unanswered(BaseException):
 
 
 class Ledger:
-    """One round's. It is also the `Probe` that a selection asks, so that nothing is asked for free."""
+    """The costs of one round. It is also the `Probe` that a selection asks, so that nothing is asked for free."""
 
     def __init__(
         self,
@@ -43,7 +53,7 @@ class Ledger:
         payload: int,
         losses: Mapping[tuple[tuple[int, ...], int | None], NDArray[np.float64]],
     ) -> None:
-        """`payload`: bytes of a model. `losses`: what nodes have answered so far, by (node ids, samples)."""
+        """`payload`: bytes of a model. `losses`: the answers of nodes so far, by (node ids, samples)."""
         self._e, self._nodes, self._round, self._payload, self._losses = experiment, nodes, round, payload, losses
         self._probed: set[int] = set()
         self._answers = 0
@@ -76,23 +86,21 @@ class Ledger:
         return replace(updates, upload=upload, seconds=self._probing + self._train(updates) + upload)
 
     def _train(self, updates: Updates) -> NDArray[np.float64]:
-        """A node that does fewer epochs than E is done sooner."""
+        """The training time of each node; one that trains for fewer than E epochs finishes sooner."""
         whole = self._e.epochs * -(-updates.sizes // self._e.batch_size)
         return self._resources.train[list(updates.node_ids)] * (updates.steps / whole)
 
-    def entries(
-        self, selection: Selection, drawn: Sequence[int], updates: Updates, sent: Sequence[int]
-    ) -> dict[str, Any]:
-        """For the record: of the nodes drawn, `updates` are back from training, and `sent` sent theirs."""
+    def costs(self, selection: Selection, drawn: Sequence[int], updates: Updates, sent: Sequence[int]) -> Costs:
+        """The costs of the round. Of the nodes drawn, those in `updates` returned from training; `sent` sent theirs."""
         down = selection.downloads * len(drawn) + len(self._probed - set(drawn))
         numbers = self._answers + selection.reports * len(updates)
-        traffic = {"bytes_up": self._payload * len(sent) + NUMBER * numbers, "bytes_down": self._payload * down}
+        up, down = self._payload * len(sent) + NUMBER * numbers, self._payload * down
         if self._nodes.devices is None:
-            return traffic
-        return {**traffic, "simulated_seconds": self._probing + self._duration(selection, updates, sent)}
+            return Costs(up, down)
+        return Costs(up, down, self._probing + self._duration(selection, updates, sent))
 
     def _duration(self, selection: Selection, updates: Updates, sent: Sequence[int]) -> float:
-        """Until the last node is heard. Where the server chooses by reports, uploads begin when all of those are in."""
+        """Seconds until the last update arrives. Where the server chooses by reports, uploads wait for all reports."""
         if not len(updates):
             return 0.0
         train, upload = self._train(updates), self._resources.upload[list(updates.node_ids)]

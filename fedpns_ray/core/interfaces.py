@@ -16,16 +16,17 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from fedpns_ray.core.devices import Devices, Resources
-from fedpns_ray.errors import InputError
+from fedpns_ray.core.quantity import Quantity
+from fedpns_ray.errors import InputError, Shown
 
 Vector = NDArray[np.float32]
 
 
 class Probe(Protocol):
-    """What the server may ask of nodes before it draws. Most methods never ask; losses asked for are counted and timed."""
+    """What the server may ask of nodes before it draws. Most methods never ask; what is asked is counted and timed."""
 
     def __call__(self, node_ids: Sequence[int], samples: int | None = None) -> NDArray[np.float64]:
-        """The loss of the current model on each node's own data, or on so many of its samples, drawn each round."""
+        """The loss of the current model on each node's own data, or on `samples` of it, redrawn each round."""
         ...
 
     def resources(self) -> Resources:
@@ -41,7 +42,7 @@ class CheckLoss(Protocol):
 
 @dataclass(frozen=True)
 class Nodes:
-    """What the server knows of the nodes before the first round."""
+    """What the server knows about the nodes before the first round."""
 
     sizes: NDArray[np.int64]
     """D_i, samples held by each node."""
@@ -57,9 +58,9 @@ class Nodes:
         return len(self.sizes)
 
     def needed_devices(self, part: str) -> Devices:
-        """The device model, for a part that cannot do without."""
+        """The device model, for a part that requires one."""
         if self.devices is None:
-            raise InputError(f"devices: off is not allowed; {part} needs the device model, such as devices log-normal")
+            raise InputError("devices", Shown("off"), f"{part} needs a device model, such as devices log-normal")
         return self.devices
 
 
@@ -77,17 +78,17 @@ class Updates:
     """tau_i, local steps taken."""
     lr: float
     shares: NDArray[np.float64] | None = None
-    """What each update counts for in the sum, if a selection says so; otherwise all count for 1/m."""
+    """The weight of each update in the sum, if the selection sets it; otherwise 1/m."""
     upload: NDArray[np.float64] | None = None
     """With a device model: the seconds that each update takes to send."""
     seconds: NDArray[np.float64] | None = None
-    """With a device model: the seconds from the round's beginning until each update is in."""
+    """With a device model: the seconds from the start of the round until each update has arrived."""
 
     def __len__(self) -> int:
         return len(self.node_ids)
 
     def subset(self, positions: Sequence[int]) -> Updates:
-        """The same updates, fewer nodes."""
+        """The updates at these positions only."""
         at = list(positions)
         columns = ("deltas", "losses", "sizes", "steps", "shares", "upload", "seconds")
         there = {key: column[at] for key in columns if (column := getattr(self, key)) is not None}
@@ -100,20 +101,20 @@ class Updates:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a round made of its updates."""
+    """What an aggregation made of a round's updates."""
 
     weights: Vector
     aggregated: tuple[int, ...] = ()
     labelled: tuple[int, ...] = ()
     excluded: tuple[int, ...] = ()
     notes: dict[str, Any] = field(default_factory=dict)
-    """What else belongs into the record of the round."""
+    """What else belongs in the record of the round; see `Part.quantities`."""
     step: Vector | None = None
-    """w_t - w_{t-1}: the global update. The round loop fills it in."""
+    """w_t - w_{t-1}: the global update, filled in by the loop."""
 
 
 SAVED = (np.ndarray, np.generic, bool, int, float, str)
-"""What a checkpoint holds of a part."""
+"""The types of state that a checkpoint holds."""
 
 
 class Part(BaseModel):
@@ -122,6 +123,8 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, frozen=True, allow_inf_nan=False)
 
     name: ClassVar[str]
+    quantities: ClassVar[tuple[Quantity, ...]] = ()
+    """What the part adds to the record of a round, for tables and plots."""
 
     def begin(self, nodes: Nodes) -> None:
         """Called once, before round 1."""
@@ -142,32 +145,33 @@ class Part(BaseModel):
             setattr(self, f"_{key}", value.copy() if is_array else value.item())
 
     def refuse_unsaved(self) -> None:
-        """An InputError for state that a checkpoint would lose: a resumed run would silently differ."""
+        """Raise an InputError for state that a checkpoint would lose: a resumed run would silently differ."""
         if type(self).state_dict is not Part.state_dict:
             return
         for name, value in (self.__pydantic_private__ or {}).items():
             if isinstance(value, (list, dict, set, bytearray)):
                 raise InputError(
-                    f"{type(self).__name__}: its attribute {name} is a {type(value).__name__}, which a checkpoint does not "
-                    "hold; keep state in numpy arrays, numbers and strings, or write state_dict and load_state_dict"
+                    type(self).__name__,
+                    problem=f"its attribute {name} is a {type(value).__name__}, which a checkpoint does not hold",
+                    hint="keep state in numpy arrays, numbers and strings, or write state_dict and load_state_dict",
                 )
 
 
 class Selection(Part):
-    """Who trains, whose update is sent, and what the round teaches.
+    """Who trains, whose update is sent, and what is learned from the round.
 
-    `draw` and `sift` leave the state alone, `learn` alone changes it: a round may be drawn again after a fault.
+    Only `learn` and `hear` change the state, so that a round can be drawn again after a fault.
     """
 
     reports: ClassVar[int] = 0
-    """Numbers that every trained node sends, for the server to choose by, before any update is sent."""
+    """Numbers that every trained node reports, for the server to choose by, before any update is sent."""
     awaits_test: ClassVar[bool] = False
-    """Whether `hear` must have the test of the last model before the next draw. The round then waits for the test."""
+    """Whether `hear` must be called before the next draw. Rounds then wait for the test of the last model."""
     downloads: ClassVar[int] = 1
-    """Vectors as large as the model that every drawn node is sent."""
+    """Model-sized vectors sent to every drawn node."""
 
     def trains(self, per_round: int) -> int:
-        """How many nodes train in a round, at most; |S_t| unless a method trains more than it aggregates."""
+        """The most nodes that train in a round: |S_t| unless a method trains more than it aggregates."""
         return per_round
 
     def draw(self, rng: np.random.Generator, probe: Probe) -> Sequence[int]:
@@ -175,22 +179,22 @@ class Selection(Part):
         raise NotImplementedError
 
     def sift(self, rng: np.random.Generator, updates: Updates) -> Updates:
-        """After training: the updates that are sent to the server, with their shares. Most methods send all, alike."""
+        """After training: the updates sent to the server, with their shares. Most methods send all of them, equally."""
         return updates
 
     def learn(self, updates: Updates, outcome: Outcome) -> None:
-        """After aggregation. `updates` are those of every node that trained and returned."""
+        """Called after aggregation. `updates` are those of every node that trained and returned."""
 
     def hear(self, accuracy: float, loss: float) -> None:
-        """The test of the last round's model. Before the next draw only if the selection `awaits_test`."""
+        """Takes the test of the last round's model; called before the next draw only if the selection `awaits_test`."""
 
     def notes(self) -> dict[str, Any]:
-        """What the record of the round should say of the selection."""
+        """What the selection adds to the record of the round; see `Part.quantities`."""
         return {}
 
 
 class Objective(Part):
-    """What a node minimises: the data's loss, and what a method adds to it."""
+    """What a node minimises: the loss on its data, and what a method adds to it."""
 
     def correct(self, gradient: Any, weights: Any, anchor: Any) -> None:
         """Add the gradient of the added term, in place.
@@ -204,7 +208,7 @@ class Objective(Part):
 
 
 class Aggregation(Part):
-    """How updates become a model. `combine` is called once a round and may change the state."""
+    """How updates become a model. `combine` is called once per round and may change the state."""
 
     def combine(self, weights: Vector, updates: Updates, check_loss: CheckLoss) -> Outcome:
         raise NotImplementedError

@@ -1,7 +1,7 @@
-"""The models of Section V, and the flat vector through which every model is seen.
+"""The models of Section V, and the flat vector that represents any model.
 
-Selection, aggregation and the network know a model as one vector of float32. `FlatModel` lays all parameters of a
-module, and all their gradients, into two such vectors: loading weights is one copy, an SGD step one addition.
+Selection, aggregation and the network see a model as one vector of float32. `FlatModel` stores all parameters of
+a module, and all their gradients, in two such vectors: loading weights is one copy, an SGD step is one addition.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch.nn.parameter import is_lazy
 
 from fedpns_ray.core.streams import torch_seed
 from fedpns_ray.core.user_code import import_path
-from fedpns_ray.errors import InputError
+from fedpns_ray.errors import InputError, Shown, one_line
 
 
 class MLR(nn.Module):
@@ -35,7 +35,7 @@ class MLR(nn.Module):
     def cohort_gradients(self, weights: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Gradients and losses of many nodes at once, in closed form: (softmax(Wx + b) - onehot(y)) x^T / B.
 
-        Row k of `weights` is node k's flat vector. Same bits for a node whatever other nodes stand beside it, and
+        Row k of `weights` is node k's flat vector. The bits of a node do not depend on the other rows, and this is
         several times faster than autograd under vmap (`make bench`).
         """
         (m, b), c = y.shape, self.linear.out_features
@@ -53,7 +53,7 @@ class CNNM(nn.Module):
     """CNN-M, for 28 x 28 grey images: 21,840 parameters. Dropout also on the hidden units, as in the released code."""
 
     channels_last = True
-    """Inputs come in the memory layout that is fastest for convolutions; `view` does not like it, `flatten` does."""
+    """Inputs come in the memory layout that is fastest for convolutions; `flatten` accepts it, `view` does not."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,9 +91,9 @@ class CNNC(nn.Module):
 
 
 def memory_layout(module: nn.Module, x: Tensor) -> Tensor:
-    """Inputs as the module likes them: in channels-last order a CPU convolves and pools twice as fast.
+    """Inputs in the memory order that the module asks for: with channels last, a CPU convolves and pools twice as fast.
 
-    The values stay the same. The strides are spelled out because torch takes grey images for contiguous already.
+    The values stay the same. The strides are given explicitly because torch treats grey images as contiguous anyway.
     """
     if x.ndim != 4 or not getattr(module, "channels_last", False):
         return x
@@ -103,20 +103,20 @@ def memory_layout(module: nn.Module, x: Tensor) -> Tensor:
 
 @runtime_checkable
 class CohortModel(Protocol):
-    """A module that knows the gradients of many nodes at once, exactly: the same bits at every cohort size."""
+    """A module that computes the gradients of many nodes at once, with the same bits at every cohort size."""
 
     def cohort_gradients(self, weights: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]: ...
 
 
 Gradients = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-"""(weights, x, y) of many nodes, a row each → their gradients and losses."""
+"""(weights, x, y) of many nodes, one row per node → their gradients and losses."""
 
 
 class Buffers:
     """A module's buffers (running statistics, counters, masks) as they are now, to be put back later.
 
-    No node sends them and no server averages them. Left as they are, they would carry what one node has seen to the
-    next one of the same process, and results would depend on the layout.
+    They are neither sent nor averaged. If they were kept, they would carry what one node has seen to the next node of
+    the same process, and results would depend on the layout.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -126,18 +126,18 @@ class Buffers:
 
     @torch.no_grad()
     def restore(self) -> None:
-        """The same tensors in the same places with the same values, whether they were changed, replaced or added to."""
+        """The same tensors in the same places with the same values, even if some were changed, replaced or added."""
         for module, held in self._held:
             if held or module._buffers:
                 _put_back(module, held)
         for buffer, value in self._values:
             if buffer.grad_fn is not None and not buffer._is_view():
-                buffer.detach_()  # changed in place by what was being differentiated
+                buffer.detach_()  # changed in place by an operation that autograd recorded
             buffer.copy_(value)
 
 
 def _can_be_written(buffer: Tensor) -> bool:
-    """Not a lazy one without a shape, not a parameter (the flat vector has it), not an expanded one, whose elements overlap."""
+    """Not lazy buffers (no shape yet), parameters (in the flat vector) or expanded buffers (elements overlap)."""
     if is_lazy(buffer) or isinstance(buffer, nn.Parameter):
         return False
     strided = buffer.layout == torch.strided
@@ -154,7 +154,7 @@ def _put_back(module: nn.Module, held: dict[str, Tensor | None]) -> None:
 
 
 class FlatModel:
-    """A module whose parameters, and gradients, are views of one flat vector each; its buffers begin anew with each load."""
+    """A module whose parameters, and gradients, are views of one flat vector each; a load also resets its buffers."""
 
     def __init__(self, module: nn.Module, device: torch.device | str = "cpu") -> None:
         self.module = module.to(device)
@@ -174,7 +174,7 @@ class FlatModel:
         self.reset_buffers()
 
     def reset_buffers(self) -> None:
-        """To be called before a node trains and before samples are tested: an answer depends on no earlier one."""
+        """Call this before a node trains and before samples are tested, so that no result depends on earlier ones."""
         self._buffers.restore()
 
     def loss(self, x: Tensor, y: Tensor) -> Tensor:
@@ -190,8 +190,8 @@ class FlatModel:
     def pure_gradients(self) -> Gradients:
         """`cohort_gradients` for any module, by torch.func: fast on a GPU, but not the same bits at every size.
 
-        To be made anew for every cohort: each node has buffers of its own, which begin as the module's and go on from
-        one step to the next.
+        Call this once per cohort: each node has its own buffers, which start as the module's and are kept from one
+        step to the next.
         """
         self.reset_buffers()
         named = [(name, p) for name, p in self.module.named_parameters() if p.requires_grad]
@@ -202,7 +202,7 @@ class FlatModel:
             pieces = weights.split([p.numel() for _, p in named])
             state = {name: piece.view(p.shape) for (name, p), piece in zip(named, pieces, strict=True)} | own
             value = F.cross_entropy(torch.func.functional_call(self.module, state, (x,)), y)
-            return value, {name: state[name].detach() for name in own}  # functional_call puts there what it has become
+            return value, {name: state[name].detach() for name in own}  # functional_call has put the new values there
 
         steps = torch.func.vmap(torch.func.grad_and_value(loss, has_aux=True), randomness="different")
 
@@ -219,9 +219,9 @@ BUILT_IN = {"mlr": MLR, "cnn-m": CNNM, "cnn-c": CNNC}
 
 
 def build_model(name: str, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
-    """The module a name or import path stands for, with the initial weights of this seed.
+    """The module that a name or import path names, with the initial weights of this seed.
 
-    A factory of your own may take `shape` and `classes`, or nothing.
+    A user-defined factory may take `shape` and `classes`, or nothing.
     """
     factory: Any = BUILT_IN.get(name) or import_path(name, "model")
     wanted = {"shape": shape, "classes": classes}
@@ -234,32 +234,33 @@ def build_model(name: str, shape: tuple[int, ...], classes: int, seed: int) -> n
     except InputError:
         raise
     except Exception as error:  # the factory is the user's: whatever it raises is for them to see
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise InputError(f"model: {name} cannot be trained on inputs of shape {shape} ({reason})") from None
+        problem = f"cannot be trained on inputs of shape {shape} ({_reason(error)})"
+        raise InputError("model", Shown(name), problem=problem) from None
     return module
 
 
 def _refuse_unfit(name: str, module: Any, shape: tuple[int, ...], classes: int) -> None:
+    model = Shown(name)
     if not isinstance(module, nn.Module):
-        raise InputError(f"model: {name} made a {type(module).__name__}; it must make a torch.nn.Module")
+        problem = f"returned an object of type {type(module).__name__}"
+        raise InputError("model", model, "it must return a torch.nn.Module", problem=problem)
     if any(isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats for m in module.modules()):
-        raise InputError(
-            f"model: {name} has batch normalisation, whose running statistics are no parameters; use nn.GroupNorm, "
-            "or track_running_stats=False"
-        )
+        problem = "has batch normalisation, whose running statistics are not parameters"
+        raise InputError("model", model, hint="use nn.GroupNorm, or track_running_stats=False", problem=problem)
     if not any(p.requires_grad for p in module.parameters()):
-        raise InputError(f"model: {name} has no parameters to train")
+        raise InputError("model", model, problem="has no parameters to train")
     buffers = Buffers(module.float())
     outputs = module(memory_layout(module, torch.zeros(2, *shape)))
     if tuple(outputs.shape) != (2, classes):
-        raise InputError(f"model: {name} gives outputs of shape {tuple(outputs.shape)[1:]}; it must be ({classes},)")
+        problem = f"has outputs of shape {tuple(outputs.shape)[1:]}"
+        raise InputError("model", model, f"it must be ({classes},)", problem=problem)
     outputs.sum().backward()
     module.zero_grad()
     buffers.restore()
 
 
 def refuse_unvectorisable(name: str, model: FlatModel, shape: tuple[int, ...]) -> None:
-    """`vectorize: on` where torch.func cannot follow the module: two steps of two nodes show it before the first round."""
+    """Refuse `vectorize: on` for a module that torch.func cannot handle: two steps of two nodes are tried."""
     device = model.weights.device
     x, y = torch.zeros(2, 2, *shape, device=device), torch.zeros(2, 2, dtype=torch.int64, device=device)
     weights = model.weights.repeat(2, 1)
@@ -269,11 +270,15 @@ def refuse_unvectorisable(name: str, model: FlatModel, shape: tuple[int, ...]) -
             gradients = model.pure_gradients()
             for _ in range(2):
                 gradients(weights, x, y)
-    except Exception as error:  # the module is the user's, and torch has many words for what it cannot do
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise InputError(f"vectorize: on is not allowed for model {name} ({reason})") from None
+    except Exception as error:  # the module is the user's, and torch raises many kinds of errors
+        problem = f"is not allowed for model {name} ({_reason(error)})"
+        raise InputError("vectorize", Shown("on"), problem=problem) from None
+
+
+def _reason(error: Exception) -> str:
+    return one_line(f"{type(error).__name__}: {error}")
 
 
 def own_randomness(device: torch.device) -> AbstractContextManager[None]:
-    """What is drawn inside leaves the caller's generators alone."""
+    """Random draws inside this context leave the caller's generators as they were."""
     return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])

@@ -1,10 +1,10 @@
 """Run: Algorithm 2, which asks for work and is told the answers.
 
-A run knows the science and nothing of the machine. It starts no process, writes no file and waits for nobody: a driver
+A run knows the science and nothing about the machine. It starts no process, writes no file and never waits: a driver
 calls `ask`, has the work done wherever it likes, and calls `tell`.
 
     while (work := run.ask()) is not None:
-        record = run.tell(answer(work))
+        round = run.tell(answer(work))
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpns_ray.core.costs import Ledger, Unanswered
+from fedpns_ray.core.clipping import clip
+from fedpns_ray.core.costs import Costs, Ledger, Unanswered
 from fedpns_ray.core.interfaces import Nodes, Outcome, Selection, Strategy, Updates, Vector
 from fedpns_ray.core.streams import stream
-from fedpns_ray.core.theory import divergence, measure
+from fedpns_ray.core.theory import Gradients, divergence, measure
 from fedpns_ray.core.user_code import refused
 from fedpns_ray.core.work import Answer, Clock, Work
 
 if TYPE_CHECKING:
     from fedpns_ray.experiment import Experiment
 
-Record = dict[str, Any]
 State = dict[str, NDArray[Any]]
 
 
 class Evaluator(Protocol):
-    """Check Loss, answered at once: a few test samples cost little, and Algorithm 1 hangs on each result."""
+    """Check Loss, answered at once: a few test samples cost little, and Algorithm 1 needs each result to continue."""
 
     @property
     def test_size(self) -> int: ...
@@ -47,18 +47,51 @@ class Evaluator(Protocol):
 
 
 class Drawn(NamedTuple):
-    """Whom a round draws."""
+    """The draw of a round."""
 
     nodes: list[int]
     returning: list[int]
-    """Those that do not drop out."""
+    """The drawn nodes that do not drop out."""
     ledger: Ledger
     seconds: float
 
 
 @dataclass
+class Round:
+    """What happened in a round, in terms of the science. `fedpns_ray.records` gives it its form on disk."""
+
+    number: int
+    lr: float
+    drawn: list[int]
+    returned: list[int]
+    """Nodes whose finite update came back."""
+    labelled: list[int]
+    excluded: list[int]
+    """Nodes excluded by the aggregation, or because their update was not finite."""
+    aggregated: list[int]
+    non_finite: list[int]
+    """Nodes whose update was not finite."""
+    clipped: list[int] | None
+    """Nodes whose update was scaled down; None where updates are not clipped."""
+    train_loss: float | None
+    notes: dict[str, Any]
+    """What the parts add, under the keys that they declare."""
+    gradients: Gradients | None
+    weight_divergence: float | None
+    """||w_t - v_t||, if the centralised sequence is followed."""
+    costs: Costs
+    seconds: dict[str, float]
+    """Time spent, by phase."""
+    accuracy: float | None = None
+    """Test accuracy of the round's model; None if it was not tested."""
+    loss: float | None = None
+    diverged: str = ""
+    """Why the run diverged in this round; empty if it did not."""
+
+
+@dataclass
 class Run:
-    """One experiment, from where it stands; `strategy` has begun."""
+    """One experiment and how far it has come. Its `strategy` must have been started (`begin`)."""
 
     experiment: Experiment
     nodes: Nodes
@@ -72,8 +105,8 @@ class Run:
     """All rounds are done and recorded, or the run has diverged."""
     _work: Work | None = field(default=None, init=False)
     _answer: Answer | None = field(default=None, init=False)
-    _untested: Record | None = field(default=None, init=False)
-    """The record of the last round, whose model is still to be tested."""
+    _untested: Round | None = field(default=None, init=False)
+    """The last round, while its model is still to be tested."""
 
     def __post_init__(self) -> None:
         self._rounds = self._algorithm_2()
@@ -90,27 +123,27 @@ class Run:
                 self.over = True
         return self._work
 
-    def tell(self, answer: Answer) -> Record | None:
-        """Take the answer to what was asked; gives back the record of a round if that is whole now.
+    def tell(self, answer: Answer) -> Round | None:
+        """Take the answer to what was asked; returns a round once it is complete.
 
-        At this moment the run stands at exactly that round: this is when to take a checkpoint.
+        At that moment the run is exactly at the end of that round: this is when to take a checkpoint.
         """
         work, self._work, self._answer = self._work, None, answer
         assert work is not None, "nothing was asked"
         if work.probe or self._untested is None:
             return None
-        record, self._untested = self._untested, None
+        round, self._untested = self._untested, None
         if work.test:
-            self._add_test(record, answer.tested)
-        self.over = "diverged" in record or record["round"] == self.experiment.rounds
-        return record
+            self._add_test(round, answer.tested)
+        self.over = bool(round.diverged) or round.number == self.experiment.rounds
+        return round
 
     def checkpoint(self) -> State:
-        """All that `restore` needs to go on from the last record."""
+        """All that `restore` needs to continue after the last complete round."""
         return {"weights": self.weights, "round": np.array(self.round), **self.strategy.state_dict()}
 
     def restore(self, state: State) -> None:
-        """Before the first `ask`: stand where a checkpoint stood."""
+        """Before the first `ask`: continue from a checkpoint."""
         self.weights, self.round = state["weights"], int(state["round"])
         self.strategy.load_state_dict({key: value for key, value in state.items() if "." in key})
         self.over = self.round == self.experiment.rounds
@@ -118,13 +151,13 @@ class Run:
     # --- the algorithm ----------------------------------------------------------------------------------------------
 
     def _algorithm_2(self) -> Generator[Work, Answer, None]:
-        """To be read beside the paper.
+        """Algorithm 2, to be read side by side with the paper.
 
-        A round's model is tested while the next round is trained: both need the same weights. So a record comes out
-        when the next training is in; a selection that must see the test before it draws says so.
+        A round's model is tested while the next round trains, since both need the same weights. So a round is
+        complete when the next training has been answered; a selection that needs the test before it draws says so.
 
         An update that is not finite counts as one that did not return. A round without any finite update, or whose
-        model or test is not finite, is divergence: its record says so and is the last one; the last finite model stays.
+        model or test is not finite, has diverged: it says so and is the last one; the last finite model is kept.
         """
         e, (selection, _, aggregation) = self.experiment, self.strategy
         for t in range(self.round + 1, e.rounds + 1):
@@ -138,6 +171,7 @@ class Run:
             clock = Clock()
             returned = drawn.ledger.timed(answer.updates or no_updates(len(weights), e.lr_at(t)))
             updates, broken = finite_updates(returned)
+            updates, clipped = clip(updates, e.clip_updates) if e.clip_updates else (updates, None)
             sent = selection.sift(stream(e.seed, "sift", t), updates)
             outcome = Outcome(weights)
             if len(sent):
@@ -148,17 +182,17 @@ class Run:
                 outcome = replace(outcome, step=outcome.weights - weights)
                 selection.learn(updates, outcome)
                 self.weights, self.round = outcome.weights, t
-            facts = Facts(t, drawn, returned, updates, broken, sent, outcome, answer, clock)
-            self._untested = self._record(facts)
+            facts = Facts(t, drawn, returned, updates, broken, clipped, sent, outcome, answer, clock)
+            self._untested = self._account(facts)
             if reason:
-                self._untested["diverged"] = reason
-                yield Work(weights, t)  # nothing is left to do: its record comes out as every other does
+                self._untested.diverged = reason
+                yield Work(weights, t)  # nothing is left to do: the round is completed like any other
                 return
         if self._untested:
             yield Work(self.weights, e.rounds, test=self._chunks_due())
 
     def _draw(self, t: int) -> Generator[Work, Answer, Drawn]:
-        """S_t. A probe without an answer ends the draw; once answered, the same draw is made again, from its stream."""
+        """Draw S_t. An unanswered probe ends the draw; once answered, the same draw is repeated from its stream."""
         e, selection, seconds = self.experiment, self.strategy.selection, 0.0
         losses: dict[tuple[tuple[int, ...], int | None], NDArray[np.float64]] = {}
         while True:
@@ -176,7 +210,7 @@ class Run:
             return Drawn(nodes, returning, ledger, seconds + clock.lap())
 
     def _check_loss(self, t: int) -> Callable[..., float]:
-        """Check Loss's samples are drawn once a round: the same for every model of the round."""
+        """Check Loss for round t: its samples are the same for every model of the round."""
         evaluator = self.evaluator
 
         def check_loss(weights: Vector, *, samples: int, first: bool) -> float:
@@ -188,37 +222,34 @@ class Run:
 
         return check_loss
 
-    # --- the record -------------------------------------------------------------------------------------------------
+    # --- the account ------------------------------------------------------------------------------------------------
 
-    def _record(self, facts: Facts) -> Record:
-        """Of a round whose model is not tested yet."""
-        e, selection = self.experiment, self.strategy.selection
-        t, drawn, returned, updates, broken, sent, outcome, answer, clock = facts
-        measured = measure(updates, self.nodes)
-        if answer.centralised is not None:
-            measured["weight_divergence"] = divergence(outcome.weights, answer.centralised)
+    def _account(self, facts: Facts) -> Round:
+        """The account of a round whose model has not been tested yet."""
+        t, drawn, returned, updates, broken, clipped, sent, outcome, answer, clock = facts
+        selection, centralised = self.strategy.selection, answer.centralised
+        gradients = measure(updates, self.nodes)
+        apart = divergence(outcome.weights, centralised) if centralised is not None else None
         phases = {"train": 0.0, "evaluate": 0.0, "transfer": 0.0, **answer.seconds}
         after = {"centralised": phases.pop("centralised")} if "centralised" in phases else {}
         seconds = {"draw": drawn.seconds, **phases, "aggregate": clock.lap(), **after}
-        return {
-            "round": t,
-            "test_accuracy": None,
-            "test_loss": None,
-            "train_loss": float(updates.losses.mean()) if len(updates) else None,
-            "lr": updates.lr,
-            "drawn": drawn.nodes,
-            **({"returned": list(updates.node_ids)} if e.drop_probability or broken else {}),
-            "labelled": list(outcome.labelled),
-            "excluded": sorted([*outcome.excluded, *broken]) if broken else list(outcome.excluded),
-            "aggregated": list(outcome.aggregated),
-            **({"non_finite_updates": broken} if broken else {}),
-            **outcome.notes,
-            **selection.notes(),
-            **measured,
-            **drawn.ledger.entries(selection, drawn.nodes, returned, _senders(selection, sent, broken)),
-            "seconds": sum(seconds.values()),
-            "seconds_by_phase": seconds,
-        }
+        return Round(
+            number=t,
+            lr=updates.lr,
+            drawn=drawn.nodes,
+            returned=list(updates.node_ids),
+            labelled=list(outcome.labelled),
+            excluded=sorted([*outcome.excluded, *broken]) if broken else list(outcome.excluded),
+            aggregated=list(outcome.aggregated),
+            non_finite=broken,
+            clipped=clipped,
+            train_loss=float(updates.losses.mean()) if len(updates) else None,
+            notes={**outcome.notes, **selection.notes()},
+            gradients=gradients,
+            weight_divergence=apart,
+            costs=drawn.ledger.costs(selection, drawn.nodes, returned, _senders(selection, sent, broken)),
+            seconds=seconds,
+        )
 
     def _chunks_due(self) -> tuple[int, ...]:
         """The whole test set, if the model of the last round is to be tested."""
@@ -226,24 +257,25 @@ class Run:
         due = t % self.experiment.evaluate_every == 0 or t == self.experiment.rounds
         return tuple(range(self.evaluator.test_chunks)) if due else ()
 
-    def _add_test(self, record: Record, rows: NDArray[np.float64]) -> None:
-        """Sums over chunks, in float64 and in their order."""
+    def _add_test(self, round: Round, rows: NDArray[np.float64]) -> None:
+        """Add the test result to a round, summed over chunks in float64 and in their order."""
         correct, loss = (float(total) / self.evaluator.test_size for total in np.add.reduce(rows, axis=0))
         if math.isfinite(loss):
-            record |= {"test_accuracy": correct, "test_loss": loss}
+            round.accuracy, round.loss = correct, loss
             self.strategy.selection.hear(correct, loss)
         else:
-            record["diverged"] = "the test loss is not finite"
+            round.diverged = "the test loss is not finite"
 
 
 class Facts(NamedTuple):
-    """What is known of a round when it is over."""
+    """What the loop knows about a round once it is over."""
 
     round: int
     drawn: Drawn
     returned: Updates
     updates: Updates
     broken: list[int]
+    clipped: list[int] | None
     sent: Updates
     outcome: Outcome
     answer: Answer
@@ -251,7 +283,7 @@ class Facts(NamedTuple):
 
 
 def known_nodes(experiment: Experiment, sizes: NDArray[np.int64], iid: NDArray[np.bool_], payload: int) -> Nodes:
-    """What the server knows of the nodes before round 1; `payload` is the size of a model in bytes."""
+    """What the server knows about the nodes before round 1; `payload` is the size of a model in bytes."""
     return Nodes(sizes, iid, experiment.per_round, experiment.build_devices(sizes, payload))
 
 
@@ -260,19 +292,19 @@ def possible_draw(selection: Selection, drawn: Any, count: int) -> list[int]:
     try:
         nodes = sorted(index(node) for node in drawn)
     except TypeError:
-        raise refused(selection.draw, f"the draw gave {drawn!r:.100}; it must give node ids") from None
+        raise refused(selection.draw, f"the draw returned {drawn!r:.100}; it must return node ids") from None
     wrong = [node for node, after in zip(nodes, [*nodes[1:], count], strict=True) if not 0 <= node < min(after, count)]
     if wrong:
         problem = "twice" if 0 <= wrong[0] < count else "which does not exist"
         raise refused(
             selection.draw,
-            f"the draw gave node {wrong[0]}, {problem}; it must give distinct nodes between 0 and {count - 1}",
+            f"the draw returned node {wrong[0]}, {problem}; it must return distinct nodes between 0 and {count - 1}",
         )
     return nodes
 
 
 def no_updates(parameters: int, lr: float) -> Updates:
-    """Of a round from which nobody returned."""
+    """The empty updates of a round from which no node returned."""
     nobody = np.empty(0, dtype=np.int64)
     return Updates((), np.empty((0, parameters), dtype=np.float32), np.empty(0), nobody, nobody, lr)
 
@@ -301,11 +333,11 @@ def _refuse_misshapen(strategy: Strategy, outcome: Outcome, weights: Vector) -> 
 
 
 def _senders(selection: Selection, sent: Updates, broken: list[int]) -> list[int]:
-    """Who sent an update. Where nodes are chosen by what they report, a broken one is not asked for."""
+    """The nodes that sent an update. Where nodes are chosen by their reports, a broken update is not asked for."""
     return [*sent.node_ids, *([] if selection.reports else broken)]
 
 
 def _drops_out(experiment: Experiment, round: int, node: int) -> bool:
-    """Simulated: the strategy sees only who returned."""
+    """Whether a node drops out of a round. Simulated: the strategy only sees which nodes returned."""
     q = experiment.drop_probability
     return q > 0 and stream(experiment.seed, "drop out", round, node).random() < q

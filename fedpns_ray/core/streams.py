@@ -1,8 +1,8 @@
-"""Random streams with names.
+"""Named random streams.
 
 Every draw in this project comes from a stream named by (seed, purpose, round, node) and from nothing else. So a
 node's shuffles do not depend on which process trains it, on how many nodes were trained before it, or on whether
-the run was interrupted; and two strategies with one seed share whatever they share a name for.
+the run was interrupted; and two strategies with the same seed share every stream that both name.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ def _entropy(seed: int, purpose: str, round: int, node: int) -> list[int]:
 
 
 def stream(seed: int, purpose: str, round: int = 0, node: int = 0) -> np.random.Generator:
-    """The generator of this name, at its beginning."""
+    """A new generator for the stream of this name, at its start."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(_entropy(seed, purpose, round, node))))
 
 

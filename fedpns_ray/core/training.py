@@ -1,7 +1,7 @@
 """Local training and testing: one worker, one resident model, any number of nodes.
 
-A worker's answers are pure functions of (weights, round, node): it keeps nothing from one call to the next. That is
-what lets nodes move between processes and machines, and a round be repeated after a fault, without a changed bit.
+A worker's answers are pure functions of (weights, round, node): it keeps nothing from one call to the next. So nodes
+can move between processes and machines, and a round can be repeated after a fault, without changing a bit.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TEST_CHUNK = 500
 """Test samples evaluated together. Fixed, so that sums do not depend on how chunks are spread over workers."""
 
 COHORT = 64
-"""Nodes trained together at most: bounds the memory of the vectorised path."""
+"""The most nodes trained together: bounds the memory of the vectorised path."""
 
 
 class Worker:
@@ -71,7 +71,7 @@ class Worker:
         return self._device.type
 
     def answer(self, work: Work) -> Answer:
-        """All that a piece of work asks for."""
+        """The answer to everything that a piece of work asks for."""
         clock, seconds = Clock(), {}
         updates = self.train(work.weights, work.round, work.train) if work.train else None
         seconds["train"] = clock.lap()
@@ -120,7 +120,7 @@ class Worker:
         return self._objective.epochs(self._e.epochs, stream(self._e.seed, "epochs", round, node))
 
     def _groups(self, ids: Sequence[int], epochs: Sequence[int]) -> Iterator[list[int]]:
-        """Positions of nodes to train together: one by one, or cohorts of nodes of equal size and equally many epochs."""
+        """Positions of nodes to train together: one by one, or in cohorts of equal size and number of epochs."""
         if self._begin_cohort is None:
             yield from ([k] for k in range(len(ids)))
             return
@@ -131,7 +131,7 @@ class Worker:
             yield from (group[k : k + COHORT] for k in range(0, len(group), COHORT))
 
     def _orders(self, round: int, node: int, epochs: int) -> NDArray[np.int64]:
-        """One row an epoch: the node's own samples, reshuffled."""
+        """One row per epoch: the node's own samples, reshuffled."""
         rng, size = stream(self._e.seed, "shuffle", round, node), int(self._population.sizes[node])
         return np.stack([rng.permutation(size) for _ in range(epochs)])
 
@@ -152,7 +152,7 @@ class Worker:
         return model.weights, float(total) / steps
 
     def _train_cohort(self, start: Tensor, round: int, cohort: list[int], epochs: int) -> tuple[Tensor, Any]:
-        """As `_train_node`, step by step for all nodes of the cohort at once; they hold equally many samples, and do equally many epochs."""
+        """Like `_train_node`, but step by step for a whole cohort: nodes with equal numbers of samples and epochs."""
         assert self._begin_cohort is not None
         gradients_of, lr = self._begin_cohort(), self._e.lr_at(round)
         own = [self._samples(node) for node in cohort]
@@ -173,7 +173,7 @@ class Worker:
         return weights, (total / steps).cpu().numpy()
 
     def centralised(self, weights: Vector, round: int) -> Vector:
-        """v_t (9): as many steps as a median node takes, each on the whole gradient of the global loss F, without dropout."""
+        """v_t (9): as many steps as a median node takes, each on the full gradient of the global loss F, no dropout."""
         e, s, held = self._e, self._population.samples, self._population.indices
         steps, lr = e.epochs * -(-int(np.median(self._population.sizes)) // e.batch_size), e.lr_at(round)
         self._load_for_testing(weights)
@@ -216,7 +216,7 @@ class Worker:
     def local_losses(
         self, weights: Vector, round: int, node_ids: Sequence[int], samples: int | None = None
     ) -> NDArray[np.float64]:
-        """F_i(w) of nodes on their own data, or an estimate from so many of its samples, others each round."""
+        """F_i(w) of nodes on their own data, or an estimate from `samples` of it, redrawn each round."""
         s = self._population.samples
         self._load_for_testing(weights)
         held = (self._probed(round, node, samples) for node in node_ids)
@@ -259,7 +259,7 @@ class Worker:
 
 
 def _batches(x: Tensor, y: Tensor, at: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """An epoch of a cohort, batch by batch; whole batches are gathered in one go."""
+    """An epoch of a cohort, batch by batch; full batches are gathered in one go."""
     m, d = y.shape
     rows = at + d * torch.arange(m, device=at.device).unsqueeze(1)
     whole = d - d % size
@@ -277,7 +277,7 @@ def _batches(x: Tensor, y: Tensor, at: Tensor, size: int) -> Iterator[tuple[Tens
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One torch thread, as in every worker process: no contention, and sums in one order."""
+    """One torch thread, as in every worker process: no contention, and a fixed order of summation."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

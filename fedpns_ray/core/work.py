@@ -1,7 +1,7 @@
-"""Work and Answer: what a run asks of whoever trains, and what it is told.
+"""Work and Answer: what a run asks for, and what it is told.
 
 An answer is a pure function of the work. So work may be repeated after a fault, split over processes and machines, or
-answered together with the work of other runs, and no bit of the result changes.
+answered together with the work of other runs, without changing a bit of the result.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fedpns_ray.core.interfaces import Updates, Vector
 
 @dataclass(frozen=True)
 class Work:
-    """Everything that is wanted of one model at one moment of a run."""
+    """Everything that a run needs of one model at one moment."""
 
     weights: Vector
     round: int
@@ -27,16 +27,16 @@ class Work:
     test: tuple[int, ...] = ()
     """Chunks of the test set to test these weights on."""
     probe: tuple[int, ...] = ()
-    """Nodes whose loss is wanted, of these weights on their own data."""
+    """Nodes that report the loss of these weights on their own data."""
     probe_samples: int | None = None
-    """Of so many of a node's samples, drawn for this round; None: of all."""
+    """Samples per probed node, redrawn each round; None: all of its samples."""
     centralised: bool = False
-    """Whether v_t is wanted: where the centralised sequence (9) gets to in a round that begins with these weights."""
+    """Whether v_t is needed: where the centralised sequence (9) ends after a round that starts from these weights."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """To a piece of work, or to a share of one."""
+    """The answer to a piece of work, or to a share of one."""
 
     updates: Updates | None = None
     """Rows in the order of node ids; None if no node was to be trained."""
@@ -44,16 +44,16 @@ class Answer:
     tested: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 2)))
     """One row per chunk: samples classified correctly, sum of their losses."""
     losses: dict[int, float] = field(default_factory=dict)
-    """By node, of those that were probed."""
+    """Loss by node, for nodes that were probed."""
     centralised: Vector | None = None
     seconds: dict[str, float] = field(default_factory=dict)
-    """Spent, by phase: train, evaluate, transfer, probe, centralised."""
+    """Time spent, by phase: train, evaluate, transfer, probe, centralised."""
 
 
 def merged(shares: Sequence[Answer], seconds: float) -> Answer:
-    """The shares of one piece of work as its answer, in the order of nodes and chunks, whoever came first.
+    """The shares of one piece of work joined into its answer, in the order of nodes and chunks, not of arrival.
 
-    `seconds` passed until the last one was in; what the busiest worker does not account for was spent on transfer.
+    `seconds` passed until the last share arrived; what the busiest worker does not account for was transfer.
     """
     chunks = np.concatenate([np.array(share.chunks, dtype=np.int64) for share in shares] or [np.empty(0, np.int64)])
     order = np.argsort(chunks)
@@ -81,7 +81,7 @@ def _merged_updates(parts: Sequence[Updates]) -> Updates:
 
 
 class Clock:
-    """Seconds since the last time it was asked."""
+    """A stopwatch: `lap` returns the seconds since the last lap."""
 
     def __init__(self) -> None:
         self._last = time.perf_counter()

@@ -17,7 +17,7 @@ DATA_SETTINGS = (
     "dataset", "partition", "nodes", "sigma", "rho", "varrho", "labeller", "test_nodes", "concentration",
     "shards_per_node", "samples_per_node", "size_spread", "seed",
 )  # fmt: skip
-"""Experiments that agree in these have the same population."""
+"""Experiments that agree on these have the same population."""
 
 
 def count_iid(experiment: Experiment) -> int:
@@ -28,23 +28,15 @@ def count_iid(experiment: Experiment) -> int:
 
 
 def build_population(experiment: Experiment, samples: Samples | None = None) -> Population:
-    """The population of an experiment: a function of its data settings and its seed, whatever else changes.
+    """The population of an experiment, which depends on its data settings and its seed alone.
 
-    `samples` are those of its data set, where they are at hand already.
+    `samples` are those of its data set, if they are loaded already.
     """
     e = experiment
     sizes = partitions.node_sizes(stream(e.seed, "node sizes"), e.nodes, e.samples_per_node, e.size_spread)
     iid_nodes = count_iid(e)
     if e.dataset == "synthetic":
-        return synthetic(
-            lambda node: stream(e.seed, "synthetic node", node=node),
-            stream(e.seed, "labeller"),
-            sizes,
-            iid_nodes,
-            e.varrho,
-            e.labeller,
-            e.test_nodes,
-        )
+        return synthetic(e.seed, sizes, iid_nodes, e.varrho, e.labeller, e.test_nodes)
     samples = samples or load(e.dataset)
     rng, labels = stream(e.seed, "partition"), samples.train_y
     match e.partition:

@@ -1,4 +1,4 @@
-"""Whether a model and a strategy can work with a population: asked before anything starts."""
+"""Whether a model and a strategy can work with a population: checked before anything starts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fedpns_ray.experiment import Experiment
 
 
 def check_fits(experiment: Experiment, population: Population) -> None:
-    """An InputError if the model or the strategy cannot work with this population."""
+    """Raise an InputError if the model or the strategy cannot work with this population."""
     from fedpns_ray.core.models import CohortModel, FlatModel, build_model, refuse_unvectorisable
 
     module = build_model(experiment.model, population.samples.shape, population.samples.classes, experiment.seed)

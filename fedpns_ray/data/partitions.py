@@ -1,7 +1,7 @@
 """How a labelled data set is spread over nodes.
 
-A partition hands out samples from shuffled piles (the whole set, or one pile a label). Nodes that draw from one pile
-share no sample while the pile lasts; a population larger than the data set starts it again.
+A partition hands out samples from shuffled piles (the whole set, or one pile per label). Nodes that draw from one pile
+share no sample while the pile lasts; a population larger than the data set starts the pile over.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Held = list[NDArray[np.int64]]
 
 
 class Pile:
-    """Samples in shuffled order, handed out one after another, from the start again when they are used up."""
+    """Samples in shuffled order, handed out one after another; when they are used up, it starts over."""
 
     def __init__(self, rng: np.random.Generator, positions: NDArray[np.int64]) -> None:
         self._shuffled = rng.permutation(positions)
@@ -35,7 +35,7 @@ def label_piles(rng: np.random.Generator, labels: NDArray[np.int64], classes: in
 
 
 def node_sizes(rng: np.random.Generator, nodes: int, samples: int, spread: float) -> NDArray[np.int64]:
-    """D_i: all equal, or log-normal with the mean D and the deviation `spread` of log D_i."""
+    """D_i: all equal, or log-normal with mean D and standard deviation `spread` of log D_i."""
     if spread == 0:
         return np.full(nodes, samples, dtype=np.int64)
     sizes = samples * np.exp(spread * rng.standard_normal(nodes) - spread**2 / 2)
@@ -57,7 +57,7 @@ def sigma_rho(
     iid_nodes: int,
     rho: int,
 ) -> Held:
-    """The paper's: the first `iid_nodes` are i.i.d.; each other node holds D_i / rho samples of each of rho labels."""
+    """The paper's partition: i.i.d. nodes first; each other node holds D_i / rho samples of each of rho labels."""
     held = iid(rng, labels, sizes[:iid_nodes]) if iid_nodes else []
     piles = label_piles(rng, labels, classes)
     for size in sizes[iid_nodes:]:
@@ -84,14 +84,12 @@ def dirichlet(
 
 
 def shards(rng: np.random.Generator, labels: NDArray[np.int64], sizes: NDArray[np.int64], shards_per_node: int) -> Held:
-    """McMahan et al. 2017: the label-sorted set is cut into shards; every node holds a few at random."""
+    """McMahan et al. 2017: the label-sorted set is cut into shards; every node holds a few of them, at random."""
     by_label = np.argsort(labels, kind="stable")
     pieces = len(sizes) * shards_per_node
     if pieces > len(labels):
-        raise InputError(
-            f"shards_per_node: {shards_per_node} is not allowed; {len(sizes)} nodes would cut {len(labels)} samples "
-            f"into {pieces} shards"
-        )
+        allowed = f"{len(sizes)} nodes would cut {len(labels)} samples into {pieces} shards"
+        raise InputError("shards_per_node", shards_per_node, allowed)
     cut = np.array_split(by_label, pieces)
     order = rng.permutation(pieces)
     held = []
@@ -106,4 +104,5 @@ def shards(rng: np.random.Generator, labels: NDArray[np.int64], sizes: NDArray[n
 
 def _refuse_too_many(wanted: int, there: int, what: str) -> None:
     if wanted > there:
-        raise InputError(f"samples_per_node: a node would hold {wanted} {what}, of which there are {there}; lower it")
+        problem = f"a node would hold {wanted} {what}, of which there are {there}"
+        raise InputError("samples_per_node", problem=problem, hint="lower it")

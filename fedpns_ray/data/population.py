@@ -1,4 +1,4 @@
-"""A population: who holds which samples, and how far that is from everybody's."""
+"""A population: which node holds which samples, and how far its labels are from the population's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedpns_ray.data.sources import Samples
 
 @dataclass(frozen=True)
 class Population:
-    """Samples, and for every node the positions of its own. A node costs its indices, not a copy of data."""
+    """Samples, and for each node the positions of those it holds. A node costs its indices, not a copy of the data."""
 
     samples: Samples
     indices: NDArray[np.int64]
@@ -39,7 +39,7 @@ class Population:
 
     @cached_property
     def histogram(self) -> NDArray[np.int64]:
-        """Samples of each label on each node."""
+        """The number of samples of each label on each node."""
         owner = np.repeat(np.arange(self.count), self.sizes)
         cells = owner * self.samples.classes + self.samples.train_y[self.indices]
         counts = np.bincount(cells, minlength=self.count * self.samples.classes)
@@ -53,7 +53,7 @@ class Population:
 
     @cached_property
     def sha256(self) -> str:
-        """Of the data set and of who holds what: equal digests, equal data on every node."""
+        """The digest of the data set and its partition: equal digests mean equal data on every node."""
         digest = hashlib.sha256()
         s = self.samples
         for array in (self.indices, self.offsets, self.iid, s.train_x, s.train_y, s.test_x, s.test_y):

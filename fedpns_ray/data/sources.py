@@ -1,7 +1,7 @@
 """Where samples come from: MNIST, Fashion-MNIST and CIFAR-10, fetched once, verified, kept as uint8.
 
-`FEDPNS_DATA` names the data root (default: a cache folder of the user's). Official files lie there as torchvision or
-CIFAR-10's binary version lays them out; beside them one `NAME.npz` of plain arrays, which is what later runs read.
+`FEDPNS_DATA` names the data root (default: the user's cache folder). It holds the official files as torchvision or
+CIFAR-10's binary version lays them out, and next to them one `NAME.npz` of plain arrays, which later runs read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import hashlib
 import lzma
 import os
 import sys
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,14 +20,15 @@ import numpy as np
 import platformdirs
 from numpy.typing import NDArray
 
-from fedpns_ray.errors import InputError
+from fedpns_ray.atomic_file import refuse_irregular, replacing
+from fedpns_ray.errors import InputError, Shown, one_line
 
 IMAGES = {
     "mnist": ("MNIST", 0.1307, 0.3081),
     "fashion-mnist": ("FashionMNIST", 0.2860, 0.3530),
     "cifar10": ("CIFAR10", 0.5, 0.5),
 }
-"""Data set → (torchvision's class, mean, deviation). Inputs become (x / 255 - mean) / deviation where they are used."""
+"""Data set → (torchvision's class, mean, standard deviation). Models see (x / 255 - mean) / deviation."""
 
 CIFAR10_BINARY = {
     "data_batch_1.bin": "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
@@ -38,7 +38,9 @@ CIFAR10_BINARY = {
     "data_batch_5.bin": "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
     "test_batch.bin": "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
 }
-"""SHA-256 of the files of CIFAR-10's binary version, which may also lie there as .bin.xz."""
+"""SHA-256 of the files of CIFAR-10's binary version, which may also be stored as .bin.xz."""
+
+AGAIN = "delete it and fetch again"
 
 
 @dataclass(frozen=True)
@@ -63,52 +65,65 @@ def data_root() -> Path:
 
 
 def load(name: str, root: Path | None = None) -> Samples:
-    """A data set; what is missing is fetched first."""
+    """Load a data set; it is fetched first if it is missing."""
     root = root or data_root()
     prepared = root / f"{name}.npz"
-    if not prepared.exists():
+    if not os.path.lexists(prepared):
         fetch(name, root)
     _, mean, deviation = IMAGES[name]
     try:
-        with np.load(prepared) as arrays:
-            return Samples(**{key: arrays[key] for key in arrays.files}, mean=mean, deviation=deviation)
-    except (OSError, EOFError, ValueError, TypeError, zipfile.BadZipFile) as error:
-        raise InputError(
-            f"dataset: {prepared} is damaged ({error}); `fedpns data fetch {name}` writes it anew"
-        ) from None
+        refuse_irregular(prepared.stat(), prepared)
+        with np.load(prepared, allow_pickle=False) as arrays:
+            samples = Samples(**{key: arrays[key] for key in arrays.files}, mean=mean, deviation=deviation)
+        _refuse_odd(samples)
+        return samples
+    except Exception as error:  # a damaged archive may raise anything, from zipfile's own errors to a MemoryError
+        hint = f"`fedpns data fetch {name}` writes it again"
+        problem = f"is damaged ({one_line(getattr(error, 'strerror', None) or error)})"
+        raise InputError("dataset", prepared, hint=hint, problem=problem) from None
+
+
+def _refuse_odd(samples: Samples) -> None:
+    """A ValueError for arrays that are not images with labels."""
+    for x, y in ((samples.train_x, samples.train_y), (samples.test_x, samples.test_y)):
+        if x.dtype != np.uint8 or x.ndim != 4 or x.shape[1:] != samples.shape or not len(x):
+            raise ValueError("it does not hold images")
+        if y.dtype.kind not in "iu" or y.shape != x.shape[:1] or y.min() < 0 or y.max() >= samples.classes:
+            raise ValueError("it does not hold a label for every image")
 
 
 def fetch(name: str, root: Path | None = None) -> Path:
-    """Official files (downloaded if they are not there, and verified) → NAME.npz."""
+    """Write NAME.npz from the official files, which are downloaded if they are missing, and verified."""
     root = root or data_root()
     try:
         root.mkdir(parents=True, exist_ok=True)
         train, test = _official(name, root, download=True)
-        prepared, partial = root / f"{name}.npz", root / f"{name}.{os.getpid()}.partial.npz"
-        np.savez(partial, train_x=train[0], train_y=train[1], test_x=test[0], test_y=test[1])
-        partial.replace(prepared)
+        prepared = root / f"{name}.npz"
+        with replacing(prepared) as partial:
+            np.savez(partial, train_x=train[0], train_y=train[1], test_x=test[0], test_y=test[1])
     except (OSError, EOFError, RuntimeError, lzma.LZMAError) as error:
-        raise InputError(
-            f"dataset: {name} is not in {root} and could not be fetched ({_reason(error)}); "
-            f"with a network: `fedpns data fetch {name}`, or point FEDPNS_DATA at a folder that holds it"
-        ) from None
+        problem = f"is not in {root} and could not be fetched ({one_line(error)})"
+        hint = f"with a network: `fedpns data fetch {name}`, or point FEDPNS_DATA at a folder that holds it"
+        raise InputError("dataset", Shown(name), hint=hint, problem=problem) from None
     return prepared
 
 
 def verify(name: str, root: Path | None = None) -> None:
-    """The official files have their official checksums, and NAME.npz holds what they hold."""
+    """Check that the official files have their official checksums, and that NAME.npz holds the same data."""
     root = root or data_root()
-    if not (root / f"{name}.npz").exists():
-        raise InputError(f"dataset: {name} is not in {root}; `fedpns data fetch {name}`")
+    prepared, hint = root / f"{name}.npz", f"`fedpns data fetch {name}`"
+    if not prepared.exists():
+        raise InputError("dataset", Shown(name), hint=hint, problem=f"is not in {root}")
     samples = load(name, root)
     try:
         train, test = _official(name, root, download=False)
     except (OSError, EOFError, RuntimeError, lzma.LZMAError) as error:
-        raise InputError(f"dataset: the official files of {name} in {root} cannot be read ({_reason(error)})") from None
+        problem = f"cannot be verified: its official files in {root} cannot be read ({one_line(error)})"
+        raise InputError("dataset", Shown(name), problem=problem) from None
     ours: tuple[NDArray[Any], ...] = (samples.train_x, samples.train_y, samples.test_x, samples.test_y)
     official: tuple[NDArray[Any], ...] = (*train, *test)
     if not all(np.array_equal(a, b) for a, b in zip(ours, official, strict=True)):
-        raise InputError(f"dataset: {root / name}.npz differs from the official files; `fedpns data fetch {name}`")
+        raise InputError("dataset", prepared, hint=hint, problem="differs from the official files")
 
 
 Half = tuple[NDArray[np.uint8], NDArray[np.int64]]
@@ -119,12 +134,8 @@ def _official(name: str, root: Path, download: bool) -> tuple[Half, Half]:
     return _cifar10_binary(root) if binary else _torchvision(name, root, download)
 
 
-def _reason(error: Exception) -> str:
-    return " ".join(str(error).split())[:160] or type(error).__name__
-
-
 def _torchvision(name: str, root: Path, download: bool) -> tuple[Half, Half]:
-    """Read by torchvision, which downloads with progress and checks MD5 sums; imported only when it is needed."""
+    """Read by torchvision, which shows its downloads and checks MD5 sums; it is imported only when needed."""
     from fedpns_ray.data.torchvision_import import torchvision_datasets
 
     kind = getattr(torchvision_datasets(), IMAGES[name][0])
@@ -142,23 +153,22 @@ def _torchvision(name: str, root: Path, download: bool) -> tuple[Half, Half]:
 
 
 def _check_md5(raw: Path, resources: list[tuple[str, str]], missing_is_fine: bool) -> None:
-    """torchvision checks a file as it downloads it, but trusts one that is there unpacked: unpack it anew."""
+    """torchvision checks files that it downloads, but trusts those already unpacked: unpack them again and compare."""
     for name, md5 in resources:
         packed, unpacked = raw / name, raw / name.removesuffix(".gz")
         if not packed.exists():
             if missing_is_fine and not unpacked.exists():
                 continue
-            raise InputError(
-                f"dataset: {packed} is missing, so nothing vouches for {unpacked.name}; delete it and fetch"
-            )
+            problem = f"is missing, so {unpacked.name} cannot be verified"
+            raise InputError("dataset", packed, hint=f"delete {unpacked.name} and fetch again", problem=problem)
         if hashlib.md5(packed.read_bytes(), usedforsecurity=False).hexdigest() != md5:
-            raise InputError(f"dataset: {packed} does not have its official checksum; delete it and fetch again")
+            raise InputError("dataset", packed, hint=AGAIN, problem="does not have its official checksum")
         if unpacked.exists() and unpacked.read_bytes() != gzip.decompress(packed.read_bytes()):
-            raise InputError(f"dataset: {unpacked} differs from {packed.name}; delete it and fetch again")
+            raise InputError("dataset", unpacked, hint=AGAIN, problem=f"differs from {packed.name}")
 
 
 def _cifar10_binary(root: Path) -> tuple[Half, Half]:
-    """Records of one label byte and 3,072 pixel bytes, RGB planes, 10,000 a file."""
+    """Records of one label byte and 3,072 pixel bytes, RGB planes, 10,000 per file."""
 
     def read(name: str) -> NDArray[np.uint8]:
         path = root / "cifar-10-batches-bin" / name

@@ -1,17 +1,17 @@
-"""The paper's synthetic data (Section V): y = argmax(softmax(W x + b)), x normal, the mean of x a node's own.
+"""The paper's synthetic data (Section V): y = argmax(softmax(W x + b)), x normal, with a different mean on each node.
 
-Sigma is diagonal with Sigma_rr = r^-1.2. On i.i.d. nodes x ~ N(0, Sigma); on non-i.i.d. node i x ~ N(o_i, Sigma) with the
-elements of o_i from N(B_i, 1) and B_i from N(0, varrho), a variance.
+Sigma is diagonal with Sigma_rr = r^-1.2. On i.i.d. nodes x ~ N(0, Sigma); on a non-i.i.d. node i x ~ N(o_i, Sigma),
+with the elements of o_i from N(B_i, 1) and B_i from N(0, varrho), where varrho is a variance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedpns_ray.core.streams import stream
 from fedpns_ray.data.population import Population
 from fedpns_ray.data.sources import Samples
 from fedpns_ray.errors import InputError
@@ -20,45 +20,52 @@ FEATURES, CLASSES, TRAIN_SHARE = 60, 10, 0.8
 
 
 def synthetic(
-    node_stream: Callable[[int], np.random.Generator],
-    labeller_stream: np.random.Generator,
+    seed: int,
     sizes: NDArray[np.int64],
     iid_nodes: int,
     varrho: float,
     labeller: Literal["shared", "own"],
     test_nodes: Literal["iid", "all"],
 ) -> Population:
-    """`sizes` counts a node's samples before its 80 / 20 split; every node draws from a stream of its own."""
+    """The synthetic population. `sizes` are before the 80 / 20 split; every node draws from its own stream."""
     if test_nodes == "iid" and iid_nodes == 0:
-        raise InputError(
-            f"sigma: none of {len(sizes)} nodes is i.i.d., so test_nodes: iid leaves no test set; raise sigma or use test_nodes: all"
-        )
-    deviation = np.sqrt(np.arange(1, FEATURES + 1) ** -1.2)
-    shared = _labeller(labeller_stream)
-    features, labels, train_sizes, train, test = [], [], [], [], []
-    start = 0
+        problem = f"none of {len(sizes)} nodes is i.i.d., so test_nodes: iid leaves no test set"
+        raise InputError("sigma", problem=problem, hint="raise sigma or use test_nodes: all")
+    scale = np.sqrt(np.arange(1, FEATURES + 1) ** -1.2)
+    shared = _labeller(stream(seed, "labeller"))
+    cuts = np.maximum(1, np.rint(TRAIN_SHARE * sizes)).astype(np.int64)
+    tested = np.where((np.arange(len(sizes)) < iid_nodes) | (test_nodes == "all"), sizes - cuts, 0)
+    train, test = _Filling(int(cuts.sum())), _Filling(int(tested.sum()))  # a list of small arrays would take twice that
     for node, size in enumerate(sizes):
-        rng = node_stream(node)
+        rng = stream(seed, "synthetic node", node=node)
         iid = node < iid_nodes
         mean = np.zeros(FEATURES) if iid else rng.normal(rng.normal(0, np.sqrt(varrho)), 1, FEATURES)
         w, b = _labeller(rng) if labeller == "own" and not iid else shared
-        x = mean + deviation * rng.standard_normal((size, FEATURES))
-        features.append(x.astype(np.float32))
-        labels.append(np.argmax(np.einsum("nd,cd->nc", x, w) + b, axis=1))
-        shuffled = start + rng.permutation(size)
-        cut = max(1, round(TRAIN_SHARE * size))
-        train.append(np.sort(shuffled[:cut]))
-        train_sizes.append(cut)
-        if iid or test_nodes == "all":
-            test.append(np.sort(shuffled[cut:]))
-        start += size
-    x, y = np.concatenate(features), np.concatenate(labels).astype(np.int64)
-    held, tested = np.concatenate(train), np.concatenate(test)
-    if not len(tested):
-        raise InputError(f"samples_per_node: nodes of {int(sizes.max())} samples leave none for the test set; raise it")
-    samples = Samples(x[held], y[held], x[tested], y[tested])
-    offsets = np.concatenate([[0], np.cumsum(train_sizes)])
-    return Population(samples, np.arange(len(held)), offsets, np.arange(len(sizes)) < iid_nodes)
+        x = mean + scale * rng.standard_normal((size, FEATURES))
+        y = np.argmax(np.einsum("nd,cd->nc", x, w) + b, axis=1)
+        shuffled = rng.permutation(size)
+        train.add(x, y, np.sort(shuffled[: cuts[node]]))
+        if tested[node]:
+            test.add(x, y, np.sort(shuffled[cuts[node] :]))
+    if not len(test.y):
+        problem = f"nodes of {int(sizes.max())} samples leave none for the test set"
+        raise InputError("samples_per_node", problem=problem, hint="raise it")
+    samples = Samples(train.x, train.y, test.x, test.y)
+    offsets = np.concatenate([[0], np.cumsum(cuts)])
+    return Population(samples, np.arange(len(train.y)), offsets, np.arange(len(sizes)) < iid_nodes)
+
+
+class _Filling:
+    """Samples of many nodes, one node after another, in arrays that are made once."""
+
+    def __init__(self, count: int) -> None:
+        self.x, self.y = np.empty((count, FEATURES), dtype=np.float32), np.empty(count, dtype=np.int64)
+        self._next = 0
+
+    def add(self, x: NDArray[np.float64], y: NDArray[np.int64], some: NDArray[np.int64]) -> None:
+        at = slice(self._next, self._next + len(some))
+        self.x[at], self.y[at] = x[some], y[some]
+        self._next = at.stop
 
 
 def _labeller(rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -1,8 +1,8 @@
 """The one place that imports torchvision.
 
-torch and torchvision come as builds for CPU and for each CUDA version. Where the two do not match, torchvision's
-compiled extension cannot be loaded, and `import torchvision` fails with "operator torchvision::nms does not exist", then
-the same for qnms: torchvision describes operators that its extension should have brought. The data sets need none of
+torch and torchvision come as builds for CPU and for each CUDA version. If the two do not match, torchvision's compiled
+extension cannot be loaded, and `import torchvision` fails with "operator torchvision::nms does not exist", then with
+the same for qnms: torchvision describes operators that its extension should have defined. The data sets need none of
 them. So the operators that are reported missing are declared (a schema, no kernel), and the import is tried again.
 """
 
@@ -21,7 +21,7 @@ _declared: list[torch.library.Library] = []  # a schema lives as long as its Lib
 
 
 def torchvision_datasets() -> ModuleType:
-    """`torchvision.datasets`, whichever build of torchvision stands beside torch."""
+    """`torchvision.datasets`, whichever build of torchvision is installed alongside torch."""
     while True:
         try:
             import torchvision.datasets

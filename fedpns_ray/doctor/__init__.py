@@ -1,1 +1,1 @@
-"""What this machine, or a cluster, has and lacks."""
+"""Checks this machine or a cluster: what is there, what is missing, what to do about it."""

@@ -1,4 +1,4 @@
-"""What the machines of a cluster have, whether they agree, and what to do about it."""
+"""Checks the machines of a cluster: what they have, whether they agree, and what to do about it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from fedpns_ray.runtime.session import machines_to_come, session
 from fedpns_ray.study.tune import check_seen_by_all
 
 PATIENCE = 60.0
-"""Seconds for a machine to answer."""
+"""Seconds within which a machine must answer."""
 
 
 class Look(NamedTuple):
-    """One machine, as it sees itself."""
+    """What one machine reports about itself."""
 
     versions: dict[str, str]
     gpus: int
@@ -53,7 +53,7 @@ def _ask(nodes: list[dict[str, Any]]) -> tuple[dict[str, Look], list[Finding]]:
             looks[name] = ray.get(answer, timeout=0)
         except (ray.exceptions.RayError, TimeoutError) as error:
             reason = f"does not answer ({type(error).__name__})"
-            silent.append(Finding(False, name, reason, "look at its logs in /tmp/ray/session_latest/logs"))
+            silent.append(Finding(False, name, reason, "see its logs in /tmp/ray/session_latest/logs"))
     return looks, silent
 
 
@@ -77,7 +77,7 @@ def _machines(nodes: list[dict[str, Any]]) -> Finding:
     more = f"; {len(coming)} more may be started" if coming else ""
     found = f"{len(nodes)} with {total['CPU']:g} CPU and {total['GPU']:g} GPU for trials{more}"
     empty = not any(total.values()) and not coming
-    return Finding(not empty, "machines", found, "no trial can run: wait for workers, or add some" if empty else "")
+    return Finding(not empty, "machines", found, "no trial can run: wait for workers or add some" if empty else "")
 
 
 def _versions(looks: dict[str, Look]) -> list[Finding]:
@@ -86,16 +86,17 @@ def _versions(looks: dict[str, Look]) -> list[Finding]:
         by_version: dict[str, list[str]] = {}
         for name, look in looks.items():
             by_version.setdefault(look.versions[what], []).append(name)
-        same = len(by_version) <= 1
-        found = (
-            f"{next(iter(by_version), '-')} everywhere"
-            if same
-            else "; ".join(f"{number} on {', '.join(names)}" for number, names in by_version.items())
-        )
-        advice = "" if same else "install the same on all: requirements.txt, and one Python"
-        if same and what in TESTED and next(iter(by_version), "").split("+")[0] != TESTED[what]:
-            advice = f"tested with {TESTED[what]}; bits may differ"
-        findings.append(Finding(same if same and not advice else None if same else False, what, found, advice))
+        if len(by_version) > 1:
+            found = "; ".join(f"{number} on {', '.join(names)}" for number, names in by_version.items())
+            advice = "install the same everywhere: requirements.txt and one version of Python"
+            findings.append(Finding(False, what, found, advice))
+            continue
+        number = next(iter(by_version), "-")
+        tested = TESTED.get(what)
+        if tested in (None, number.split("+")[0]):
+            findings.append(Finding(True, what, f"{number} everywhere"))
+        else:
+            findings.append(Finding(None, what, f"{number} everywhere", f"tested with {tested}; bits may differ"))
     return findings
 
 
@@ -107,13 +108,15 @@ def _gpus(nodes: list[dict[str, Any]], looks: dict[str, Look]) -> list[Finding]:
         if not by_ray and not by_torch:
             continue
         ok: bool | None = by_torch >= by_ray
-        found, advice = f"{by_ray} by Ray, {by_torch} by torch", ""
+        found, advice = f"Ray counts {by_ray}, torch {by_torch}", ""
         if by_torch < 0:
-            found, advice = f"{by_ray} by Ray; torch cannot be imported", "install requirements.txt there"
+            found, advice = f"Ray counts {by_ray}; torch cannot be imported", "install requirements.txt there"
         elif by_torch < by_ray:
-            advice = "trials would fail there: a CUDA build of torch, a newer driver, or no --num-gpus"
+            advice = (
+                "trials would fail: install a CUDA build of torch or a newer driver, or start Ray without --num-gpus"
+            )
         elif by_torch > by_ray:
-            ok, advice = None, "some lie idle: start Ray there with --num-gpus"
+            ok, advice = None, "some are not used: start Ray there with --num-gpus"
         findings.append(Finding(ok, f"GPUs of {name}", found, advice))
     return findings or [Finding(None, "GPUs", "none: everything runs on CPUs")]
 
@@ -121,17 +124,17 @@ def _gpus(nodes: list[dict[str, Any]], looks: dict[str, Look]) -> list[Finding]:
 def _token(looks: dict[str, Look]) -> Finding:
     without = [name for name, look in looks.items() if not look.token]
     if not without:
-        return Finding(True, "token", "asked for by every machine")
-    found = "not asked for: whoever reaches a port runs code here"
-    advice = "ray get-auth-token --generate; RAY_AUTH_MODE=token in the start commands, as in cluster/"
+        return Finding(True, "token", "required by every machine")
+    found = "not required: anyone who can reach a port can run code here"
+    advice = "run `ray get-auth-token --generate`; set RAY_AUTH_MODE=token where Ray is started, as in cluster/"
     return Finding(None if len(looks) == 1 else False, "token", found, advice)
 
 
 def _data() -> Finding:
-    """Only where the study's driver runs: the samples travel through Ray's object store."""
+    """Data sets on this machine only, where a study's driver runs: Ray's object store takes them to the others."""
     there = [name for name in IMAGES if (data_root() / f"{name}.npz").exists()]
     missing = [name for name in IMAGES if name not in there]
-    advice = f"the first study that needs {' or '.join(missing)} fetches it" if missing else ""
+    advice = f"the first study that needs {' or '.join(missing)} downloads it" if missing else ""
     return Finding(None, "data sets here", ", ".join(["synthetic", *there]), advice)
 
 
@@ -141,4 +144,4 @@ def _storage(out: str) -> Finding:
         check_seen_by_all(storage)
     except InputError as error:
         return Finding(False, "storage", str(storage), str(error))
-    return Finding(True, "storage", f"{storage}: read and written by every machine")
+    return Finding(True, "storage", f"{storage}: every machine can read and write it")

@@ -1,4 +1,4 @@
-"""What this machine has, what is missing, and what to do about it."""
+"""Checks this machine: what it has, what is missing, and what to do about it."""
 
 from __future__ import annotations
 
@@ -10,20 +10,24 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
 from fedpns_ray.data.sources import IMAGES, data_root
+from fedpns_ray.errors import one_line
+from fedpns_ray.experiment import Experiment
+from fedpns_ray.runtime.memory import free as unused
+from fedpns_ray.runtime.memory import needed
 
 TESTED = {"ray": "2.60.0", "torch": "2.13.0", "torchvision": "0.28.0"}
 
 
 class Finding(NamedTuple):
     ok: bool | None
-    """None: good to know, nothing to mend."""
+    """None: for information, nothing to fix."""
     what: str
     found: str
     advice: str = ""
 
 
 def examine() -> list[Finding]:
-    return [*_python(), *_packages(), _machine(), _gpus(), _torchvision(), *_data()]
+    return [*_python(), *_packages(), _machine(), _memory(), _gpus(), _torchvision(), *_data()]
 
 
 def _python() -> list[Finding]:
@@ -48,7 +52,19 @@ def _packages() -> list[Finding]:
 def _machine() -> Finding:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     free = shutil.disk_usage(".").free / 2**30
-    return Finding(None, "machine", f"{os.cpu_count()} cores, {memory:.0f} GiB memory, {free:.0f} GiB disk free")
+    there = f"{memory:.0f} GiB memory ({unused() / 2**30:.1f} free)"
+    return Finding(None, "machine", f"{os.cpu_count()} cores, {there}, {free:.0f} GiB disk free")
+
+
+def _memory() -> Finding:
+    """What a run of the default size needs, and the largest population of its kind that fits."""
+    small = Experiment()
+    need, bytes_per_node = needed(small), (needed(small.but(nodes=1050)).total - needed(small).total) / 1000
+    most = max(0.0, (unused() - need.processes) / bytes_per_node)
+    size = f"{small.nodes} nodes of {small.samples_per_node} samples"
+    found = f"the default run needs {need.total / 2**30:.1f} GiB ({size}); {most:,.0f} such nodes fit"
+    enough = need.total < unused()
+    return Finding(enough, "memory", found, "" if enough else "end other programs")
 
 
 def _gpus() -> Finding:
@@ -58,7 +74,7 @@ def _gpus() -> Finding:
         names = ", ".join(torch.cuda.get_device_name(k) for k in range(torch.cuda.device_count()))
         return Finding(True, "GPUs", names)
     if shutil.which("nvidia-smi"):
-        return Finding(False, "GPUs", "a driver, but torch sees none", "install a CUDA build of torch")
+        return Finding(False, "GPUs", "a driver is installed, but torch sees no GPU", "install a CUDA build of torch")
     return Finding(None, "GPUs", "none: everything runs on the CPU")
 
 
@@ -67,12 +83,12 @@ def _torchvision() -> Finding:
 
     try:
         torchvision_import.torchvision_datasets()
-    except Exception as error:  # whatever it is, it is what the user must know
-        return Finding(False, "torchvision", f"cannot be imported: {error}", "install the build that matches torch")
-    if torchvision_import.mended():
+    except Exception as error:  # any error counts: the user needs to know it
         return Finding(
-            None, "torchvision", "a build for another torch", "fine for data sets, which is all we use it for"
+            False, "torchvision", f"cannot be imported: {one_line(error)}", "install the build that matches torch"
         )
+    if torchvision_import.mended():
+        return Finding(None, "torchvision", "built for another torch", "works: only its data sets are used")
     return Finding(True, "torchvision", "matches torch")
 
 
@@ -83,7 +99,9 @@ def _data() -> list[Finding]:
     parent = next(folder for folder in (root, *root.parents) if folder.exists())
     writable = os.access(parent, os.W_OK)
     return [
-        Finding(writable, "data folder", str(root), "" if writable else "not writable: set FEDPNS_DATA to one that is"),
+        Finding(
+            writable, "data folder", str(root), "" if writable else "not writable: set FEDPNS_DATA to a folder that is"
+        ),
         Finding(
             None,
             "data sets",

@@ -1,4 +1,4 @@
-"""What a run gives back, and how a run's folder is read again."""
+"""What a run returns, and how it is loaded from its folder."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import html
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from fedpns_ray.core.interfaces import Vector
-from fedpns_ray.core.run import Record
 from fedpns_ray.errors import InputError
 from fedpns_ray.experiment import Experiment
+from fedpns_ray.records.file_names import CONFIG
+from fedpns_ray.records.record import Record
 from fedpns_ray.records.run_folder import RunFolder
+from fedpns_ray.records.summary import Summary
 
 if TYPE_CHECKING:
     from torch import nn
@@ -26,18 +28,18 @@ class Result:
 
     experiment: Experiment
     records: list[Record]
-    summary: dict[str, Any]
+    summary: Summary
     weights: Vector
     out: Path | None = None
 
     @property
     def diverged(self) -> str | None:
         """`diverged in round 7 (no update is finite)`; None for a run that did not."""
-        found = self.summary.get("diverged")
+        found = self.summary.diverged
         return f"diverged in round {found['round']} ({found['reason']})" if found else None
 
     def module(self) -> nn.Module:
-        """The final model as a torch module; of a run that diverged, the last finite one."""
+        """The final model as a torch module; for a run that diverged, the last finite one."""
         import torch
 
         from fedpns_ray.core.models import FlatModel, build_model
@@ -49,7 +51,7 @@ class Result:
         return flat.module.eval()
 
     def _repr_html_(self) -> str:
-        final = self.summary["final_accuracy"]
+        final = self.summary.final_accuracy
         found = self.diverged or ("" if final is None else f"final accuracy {final:.2%}")
         return (
             f"<p>{html.escape(self.experiment.label)}, seed {self.experiment.seed}: {found}</p>{self.rounds.to_html()}"
@@ -58,17 +60,19 @@ class Result:
     @cached_property
     def rounds(self) -> pd.DataFrame:
         """One row per round."""
-        return pd.DataFrame(self.records).set_index("round", drop=False)
+        return pd.DataFrame(self.records).set_index(Record.round, drop=False)
 
 
 def load(out: Path | str) -> Result:
-    """The finished run in a folder."""
+    """Load the finished run in a folder."""
     folder = RunFolder(Path(out))
     experiment, summary = folder.experiment, folder.summary()
     if experiment is None:
-        raise InputError(f"{folder.path}: holds no experiment (no config.yaml)")
+        raise InputError(str(folder.path), problem=f"holds no experiment (no {CONFIG})")
     if summary is None:
-        raise InputError(f"{folder.path}: is not finished; the command that started it resumes it")
-    if damage := folder.damage():
-        raise InputError(f"{folder.path}: is damaged ({damage}); `fedpns run` with the same settings repairs it")
-    return Result(experiment, folder.records(), summary, folder.weights(), folder.path)
+        raise InputError(str(folder.path), problem="is not finished", hint="the command that started it resumes it")
+    lines = folder.lines()
+    if damage := folder.damage(lines):
+        hint = "`fedpns run` with the same settings repairs it"
+        raise InputError(str(folder.path), problem=f"is damaged ({damage})", hint=hint)
+    return Result(experiment, lines.records, summary, folder.weights(), folder.path)

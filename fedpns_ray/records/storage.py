@@ -1,13 +1,13 @@
-"""Where a study lies: a folder that all its machines see, or a URI of a bucket.
+"""Where a study is stored: a folder that all its machines can see, or the URI of a bucket.
 
-A path is written to as it is. A URI (s3://, gs://, and what else pyarrow and fsspec know, as in Ray Tune's storage_path) is
-written to file by file: a trial works in a folder of its own machine and its files are copied there.
+A path is used as it is. To a URI (s3://, gs://, and whatever else pyarrow and fsspec know, as in Ray Tune's
+storage_path) files are copied one by one: a trial works in a local folder on its machine.
 """
 
 from __future__ import annotations
 
+import os
 import posixpath
-import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -16,17 +16,18 @@ from typing import Any
 
 from pyarrow import fs
 
-from fedpns_ray.errors import InputError
+from fedpns_ray.addresses import reason, redacted
+from fedpns_ray.atomic_file import read_whole, write_whole
+from fedpns_ray.errors import InputError, Shown
+from fedpns_ray.records.file_names import CHECKPOINT, PREVIOUS, STUDY, SUMMARY
 
-LAST = ("checkpoint.npz", "summary.json")
-"""Files that stand for others are copied after them."""
+VOUCHING = (PREVIOUS, CHECKPOINT, SUMMARY)
+"""Files that vouch for others are copied after them."""
 READERS = 16
-COMMANDS = "commands.txt"
-"""In a study's folder: the commands that have run it, a line each."""
 
 
 class Storage:
-    """Named files below one place. Travels between processes as its address alone."""
+    """Named files below one place. Only its address travels between processes."""
 
     def __init__(self, place: str | Path) -> None:
         self.place = str(place)
@@ -38,7 +39,7 @@ class Storage:
 
     def __str__(self) -> str:
         """The address as it may be shown: without the keys that a URI can carry."""
-        return re.sub(r"//[^/@]*@", "//", self.place)
+        return redacted(self.place)
 
     @cached_property
     def _filesystem(self) -> tuple[fs.FileSystem, str]:
@@ -46,19 +47,19 @@ class Storage:
             return fs.LocalFileSystem(), str(self.path)
         try:
             return fs.FileSystem.from_uri(self.place)
-        except ValueError as error:  # not one of pyarrow's own: fsspec's, if it knows it
+        except ValueError as error:  # unknown to pyarrow; fsspec may know it
             import fsspec
 
             scheme, _, path = self.place.partition("://")
             try:
                 return fs.PyFileSystem(fs.FSSpecHandler(fsspec.filesystem(scheme))), path
             except (ValueError, ImportError):
-                raise InputError(f"out: {self} is not allowed; {' '.join(str(error).split())[:160]}") from None
+                raise InputError("out", self, reason(error, self.place)) from None
         except OSError as error:
             raise self._unreachable(error) from None
 
-    def _unreachable(self, error: Exception) -> InputError:
-        return InputError(f"out: {self} cannot be used ({' '.join(str(error).split())[:200]})")
+    def _unreachable(self, error: OSError) -> InputError:
+        return InputError("out", self, problem=f"cannot be used ({error.strerror or reason(error, self.place)})")
 
     def _at(self, name: str) -> tuple[fs.FileSystem, str]:
         system, root = self._filesystem
@@ -66,14 +67,28 @@ class Storage:
 
     def read(self, name: str) -> bytes | None:
         """A file's content, or None if there is no such file."""
-        system, path = self._at(name)
         try:
+            if self.path:
+                return read_whole(self.path / name)
+            system, path = self._at(name)
             with system.open_input_stream(path) as stream:
                 return stream.readall()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise self._unreachable(error) from None
+
+    def read_each(self, names: Iterable[str]) -> list[bytes | InputError | None]:
+        """The same of several files; for one that cannot be read, the error."""
+
+        def content(name: str) -> bytes | InputError | None:
+            try:
+                return self.read(name)
+            except InputError as error:
+                return InputError("", Shown(name), problem=error.problem)
+
+        with ThreadPoolExecutor(READERS) as pool:
+            return list(pool.map(content, names))
 
     def read_all(self, names: Iterable[str]) -> list[bytes | None]:
         with ThreadPoolExecutor(READERS) as pool:
@@ -83,10 +98,8 @@ class Storage:
         system, path = self._at(name)
         try:
             if self.path:
-                system.create_dir(posixpath.dirname(path), recursive=True)
-                with system.open_output_stream(f"{path}.partial") as stream:
-                    stream.write(content)
-                system.move(f"{path}.partial", path)
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
+                write_whole(Path(path), content)
             else:
                 with system.open_output_stream(path) as stream:
                     stream.write(content)
@@ -94,8 +107,8 @@ class Storage:
             raise self._unreachable(error) from None
 
     def add_line(self, name: str, line: str) -> None:
-        """To a text file, unless it holds the line already."""
-        lines = (self.read(name) or b"").decode().splitlines()
+        """Append to a text file, unless it already holds the line."""
+        lines = (self.read(name) or b"").decode(errors="replace").splitlines()
         if line not in lines:
             self.write(name, "".join(f"{one}\n" for one in [*lines, line]).encode())
 
@@ -105,9 +118,13 @@ class Storage:
 
     def names(self, folder: str = "") -> list[str]:
         """What lies directly in a folder."""
-        system, path = self._at(folder)
         try:
+            if self.path:
+                return sorted(path.name for path in (self.path / folder).iterdir())
+            system, path = self._at(folder)
             found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+        except FileNotFoundError:
+            return []
         except OSError as error:
             raise self._unreachable(error) from None
         return sorted(info.base_name for info in found)
@@ -121,15 +138,15 @@ class Storage:
                 (to / name).write_bytes(content)
 
     def push(self, folder: str, source: Path) -> None:
-        """Copy files from this machine, those that stand for others last, so that a reader never finds one too early."""
+        """Copy files from this machine, those that vouch for others last, so that readers never find them too early."""
         names = [path.name for path in source.iterdir() if path.is_file() and not path.name.startswith(".")]
-        for name in sorted(names, key=lambda name: LAST.index(name) if name in LAST else -1):
+        for name in sorted(names, key=lambda name: VOUCHING.index(name) if name in VOUCHING else -1):
             self.write(f"{folder}/{name}", (source / name).read_bytes())
 
     def check(self) -> None:
         """Refuse a place that cannot be written to, or that holds something else."""
-        if self.path and self.path.exists() and not self.path.is_dir():
-            raise InputError(f"out: {self} is a file; name a folder")
+        if self.path and os.path.lexists(self.path) and not self.path.is_dir():
+            raise InputError("out", self, problem="is a file", hint="name a folder")
         there = self.names()
-        if there and "study.yaml" not in there:
-            raise InputError(f"out: {self} is not empty and holds no study; name a new folder")
+        if there and STUDY not in there:
+            raise InputError("out", self, problem="is not empty and holds no study", hint="name a new folder")

@@ -1,111 +1,101 @@
-"""A study as a picture: small multiples over rounds, one panel a setting of the data, one colour a line."""
+"""A study as a picture: small multiples over rounds, one panel per setting of the data, one colour per line."""
 
 from __future__ import annotations
 
 import io
 import itertools
 import textwrap
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from fedpns_ray.experiment import Experiment, drop_idle
+from fedpns_ray.core.quantity import Quantity
+from fedpns_ray.experiment import Experiment
+from fedpns_ray.records.record import Record
+from fedpns_ray.registry import KINDS, known_parameters
+from fedpns_ray.reporting.canvas import bare, panels
 from fedpns_ray.reporting.colours import COLOURS
 from fedpns_ray.reporting.published import published
 from fedpns_ray.reporting.statistics import interval
 from fedpns_ray.reporting.tables import Results
-from fedpns_ray.strategies import KINDS, known_parameters
+from fedpns_ray.settings import drop_idle
 from fedpns_ray.study.study_file import Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-AXIS_TITLES = {
-    "test_accuracy": "test accuracy (%)",
-    "test_loss": "test loss",
-    "train_loss": "training loss",
-    "iid_probability": "probability of i.i.d. nodes",
-    "expectation": "expectation of Lemma 1",
-    "expectation_after": "expectation of Lemma 1, after exclusion",
-    "delta": "delta (Assumption 2)",
-    "gamma_selected": "sum of p_i gamma_i (Remark 1)",
-    "gamma_mean": "mean of gamma_i (Remark 1)",
-    "gradient_norm_iid": "gradient norm, i.i.d. nodes",
-    "gradient_norm_other": "gradient norm, other nodes",
-    "gradient_norm_of_mean": "norm of the mean gradient",
-    "weight_divergence": "weight divergence ‖w - v‖",
-}
 OVER = {
-    "round": "round",
-    "simulated_seconds": "simulated seconds",
-    "bytes_up": "bytes sent by nodes",
-    "bytes_down": "bytes sent to nodes",
+    Record.round: "round",
+    Record.simulated_seconds: "simulated seconds",
+    Record.bytes_up: "bytes sent by nodes",
+    Record.bytes_down: "bytes sent to nodes",
 }
 STYLES: tuple[Any, ...] = ("-", ":", "-.")
-"""When the colours are used up, they begin again with the next of these; dashes are the paper's."""
-SCALES = {"test_accuracy": 100.0}
+"""When the colours are used up, they are reused with the next style; dashes are reserved for the paper's curves."""
 BANDS = 5
-"""Lines in a picture up to which each has its band: more of them hide each other."""
+"""The most lines in a picture that have bands: more bands would hide each other."""
 ABREAST = 6
-"""Panels side by side at most."""
+"""The most panels side by side."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a line is drawn."""
+
+    colour: str
+    style: Any = "-"
+    band: bool = True
 
 
 def plot_study(results: Results) -> bytes:
-    """PNG."""
-    import matplotlib.pyplot as plt
-
-    figure = study_figure(results)
+    """The figure of a study, as PNG."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, dpi=130, format="png")
-    plt.close(figure)
+    study_figure(results).savefig(buffer, dpi=130, format="png")
     return buffer.getvalue()
 
 
 def study_figure(results: Results) -> Figure:
-    """Lines are means over seeds, with a 95 % band from three seeds on where lines are few; the paper's curves are lighter, dashed."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-    from matplotlib.lines import Line2D
-
-    study, done = results.study, results.trials[results.trials["status"] == "done"]
+    """Lines are means over seeds, with 95 % bands for three or more seeds if lines are few; the paper's are dashed."""
+    study, rows = results.study, results.done.to_dict("records")
     lines = line_axes(study)
-    in_panel = [label_of(row, [key for key in study.axes if key not in lines]) for row in done.to_dict("records")]
-    in_line = [label_of(row, lines) for row in done.to_dict("records")]
-    colours = dict(zip(dict.fromkeys(in_line), itertools.cycle(itertools.product(STYLES, COLOURS)), strict=False))
-    panels, quantities = list(dict.fromkeys(in_panel)), study.plot.quantities
-    across = min(len(panels), ABREAST) if len(panels) > 1 else len(quantities)
-    block = -(-len(panels) // across) * across if len(panels) > 1 else 1  # cells a quantity
+    in_panel = [label_of(row, [key for key in study.axes if key not in lines]) for row in rows]
+    names = list(dict.fromkeys(label_of(row, lines) for row in rows))
+    many = len(names) > BANDS
+    styles = itertools.cycle(itertools.product(STYLES, COLOURS))
+    looks = {name: Look(colour, style, not many) for name, (style, colour) in zip(names, styles, strict=False)}
+    titles, quantities = list(dict.fromkeys(in_panel)), results.shown
+    across = min(len(titles), ABREAST) if len(titles) > 1 else len(quantities)
+    block = -(-len(titles) // across) * across if len(titles) > 1 else 1  # cells per quantity
     down = -(-block * len(quantities) // across)
-    many = len(colours) > BANDS
     size = max(3.1 * across, 9.0 if many else 4.6), (3.5 if many else 2.5) * down + 0.7
-    figure, axes = plt.subplots(down, across, figsize=size, squeeze=False, layout="constrained")
+    figure, axes = panels(down, across, size)
     for axis in axes.flat:
         axis.set_visible(False)
     compared = False
-    for (q, quantity), (k, panel) in itertools.product(enumerate(quantities), enumerate(panels)):
+    for (q, quantity), (k, title) in itertools.product(enumerate(quantities), enumerate(titles)):
         axis = axes.flat[q * block + k]
         axis.set_visible(True)
-        axis.set(title=panel, xlabel=OVER[study.plot.over], ylabel=AXIS_TITLES[quantity] if k % across == 0 else "")
-        rows = done[[name == panel for name in in_panel]]
-        compared |= _draw(axis, rows, results.curves, quantity, lines, colours, study.plot.over)
-    handles = [Line2D([], [], color=c, linestyle=style, label=label) for label, (style, c) in colours.items()]
-    if compared:
-        handles.append(Line2D([], [], color="grey", linestyle="--", linewidth=1, label="published"))
-    figure.legend(
-        handles=handles,
-        loc="outside lower center",
-        ncols=min(len(handles), max(across + 1, int(size[0] / 2))),
-        frameon=False,
-    )
-    figure.suptitle(textwrap.fill(study.title, int(9 * size[0])), fontsize=11)
+        axis.set(title=title, xlabel=OVER[study.plot.over], ylabel=quantity.label if k % across == 0 else "")
+        compared |= _draw(axis, results, results.done[[name == title for name in in_panel]], quantity, looks)
+    _legend(figure, looks, compared, max(across + 1, int(size[0] / 2)))
+    title = textwrap.fill(study.title, int(9 * size[0]))
+    figure.suptitle("\n".join(filter(None, [title, results.label])), fontsize=11)
     return figure
 
 
+def _legend(figure: Figure, looks: dict[str, Look], compared: bool, most: int) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], color=look.colour, linestyle=look.style, label=label) for label, look in looks.items()]
+    if compared:
+        handles.append(Line2D([], [], color="grey", linestyle="--", linewidth=1, label="published"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), most), frameon=False)
+
+
 def line_axes(study: Study) -> list[str]:
-    """The axes told apart by colour: those that the study names, or else the parts of the strategy, or the first one."""
+    """The axes told apart by colour: those that the study names, or the parts of the strategy, or the first axis."""
     parts = [key for key in study.axes if key in ("strategy", *KINDS)]
     return [key for key in study.plot.lines if key in study.axes] or parts or study.axes[:1]
 
@@ -121,75 +111,65 @@ def _named(key: str, value: Any) -> str:
     return f"{key} {value:g}" if isinstance(value, (int, float)) else f"{key} {value}"
 
 
-def _draw(
-    axis: Any,
-    rows: pd.DataFrame,
-    curves: pd.DataFrame,
-    quantity: str,
-    lines: list[str],
-    colours: dict[str, tuple[Any, str]],
-    over: str,
-) -> bool:
-    """Every line of a panel; says whether there was one of the paper's."""
-    compared = False
+def _draw(axis: Any, results: Results, rows: pd.DataFrame, quantity: Quantity, looks: dict[str, Look]) -> bool:
+    """Draw every line of a panel; returns whether one of them has a published curve."""
+    compared, over = False, results.study.plot.over
     for _, group in rows.groupby("setting", sort=False):
         first = group.iloc[0].to_dict()
-        style, colour = colours[label_of(first, lines)]
-        mine = curves[curves["trial"].isin(group["trial"])]
-        last = draw_mean(axis, mine, quantity, colour, style, over, band=len(colours) <= BANDS)
-        if last and over == "round":
-            compared |= draw_published(axis, experiment_of(first), quantity, colour, last)
+        look = looks[label_of(first, line_axes(results.study))]
+        mine = results.curves[results.curves["trial"].isin(group["trial"])]
+        last = draw_mean(axis, mine, quantity, look, over)
+        if last and over == Record.round:
+            compared |= draw_published(axis, experiment_of(first), quantity, look, last)
     finish(axis)
     return compared
 
 
-def draw_mean(
-    axis: Any,
-    mine: pd.DataFrame,
-    quantity: str,
-    colour: str,
-    style: Any = "-",
-    over: str = "round",
-    band: bool = True,
-) -> int:
-    """The mean over the seeds of a setting, with its band; says in which round it ends (0: nothing to draw)."""
-    wide = SCALES.get(quantity, 1) * mine.pivot(index="round", columns="seed", values=quantity).astype(float).dropna()
+def draw_mean(axis: Any, mine: pd.DataFrame, quantity: Quantity, look: Look, over: str = Record.round) -> int:
+    """Draw the mean over the seeds of a setting, with its band; returns its last round (0: nothing to draw)."""
+    if quantity.key not in mine:
+        return 0
+    wide = quantity.scale * _by_seed(mine, quantity.key).dropna()
     if wide.empty:
         return 0
     mean = wide.mean(axis=1)
     marker = "o" if len(mean) == 1 else None
-    at = mean.index if over == "round" else _spent(mine, over)[mean.index]
-    axis.plot(at, mean, color=colour, linestyle=style, marker=marker, zorder=3)
-    if band and wide.shape[1] > 2:
+    at = mean.index if over == Record.round else _spent(mine, over)[mean.index]
+    axis.plot(at, mean, color=look.colour, linestyle=look.style, marker=marker, zorder=3)
+    if look.band and wide.shape[1] > 2:
         half = np.array([interval(list(values)) for values in wide.to_numpy()])
         low, high = mean - half, mean + half
-        if quantity == "test_accuracy":
+        if quantity.unit == "%":
             low, high = low.clip(lower=0), high.clip(upper=100)
-        axis.fill_between(at, low, high, color=colour, alpha=0.18, linewidth=0)
+        axis.fill_between(at, low, high, color=look.colour, alpha=0.18, linewidth=0)
     return int(mean.index.max())
 
 
-def draw_published(axis: Any, experiment: Experiment, quantity: str, colour: str, last: int) -> bool:
-    """The paper's curve as far as ours goes; says whether there is one."""
-    paper = published(experiment, quantity)
+def draw_published(axis: Any, experiment: Experiment, quantity: Quantity, look: Look, last: int) -> bool:
+    """Draw the paper's curve as far as ours goes; returns whether there is one."""
+    paper = published(experiment, quantity.key)
     if paper is None:
         return False
-    paper = SCALES.get(quantity, 1) * paper[paper.index <= last]
-    axis.plot(paper.index, paper, color=colour, linestyle=(0, (4, 1.5)), alpha=0.55, zorder=2)
+    paper = quantity.scale * paper[paper.index <= last]
+    axis.plot(paper.index, paper, color=look.colour, linestyle=(0, (4, 1.5)), alpha=0.55, zorder=2)
     return True
 
 
 def finish(axis: Any) -> None:
-    """The axis shows the range of the lines, not of a wide band."""
+    """Fit the axis to the lines, not to a wide band."""
     axis.relim()
     axis.autoscale_view()
     axis.grid(alpha=0.25)
-    axis.spines[["top", "right"]].set_visible(False)
+    bare(axis)
+
+
+def _by_seed(curves: pd.DataFrame, key: str) -> pd.DataFrame:
+    return curves.pivot(index=Record.round, columns="seed", values=key).astype(float)
 
 
 def _spent(curves: pd.DataFrame, key: str) -> Any:
-    """Round → what was spent up to then, the mean over seeds."""
-    return curves.pivot(index="round", columns="seed", values=key).astype(float).cumsum().mean(axis=1)
+    """Round → the cost up to then, as the mean over seeds."""
+    return _by_seed(curves, key).cumsum().mean(axis=1)
 
 
 def experiment_of(row: dict[Any, Any]) -> Experiment:

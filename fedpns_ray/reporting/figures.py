@@ -1,4 +1,4 @@
-"""Figures for papers, as PDF (text stays text) and PNG: the paper's own where its runs are there, and those of any study."""
+"""Figures for papers, as PDF (text stays text) and PNG: those of any study, and the paper's own from its runs."""
 
 from __future__ import annotations
 
@@ -12,21 +12,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from fedpns_ray.atomic_file import replacing
 from fedpns_ray.errors import InputError
 from fedpns_ray.experiment import setting_name
+from fedpns_ray.records.record import CORE, FATES, Record
+from fedpns_ray.records.summary import counts
+from fedpns_ray.reporting.canvas import bare
+from fedpns_ray.reporting.canvas import panels as panels_of
 from fedpns_ray.reporting.collecting import Gathered
 from fedpns_ray.reporting.colours import COLOURS
-from fedpns_ray.reporting.curves import (
-    AXIS_TITLES,
-    draw_mean,
-    draw_published,
-    finish,
-    label_of,
-    line_axes,
-    study_figure,
-)
+from fedpns_ray.reporting.curves import Look, draw_mean, draw_published, finish, label_of, line_axes, study_figure
 from fedpns_ray.reporting.published import Panel, figures, published, triples
-from fedpns_ray.reporting.tables import FATES, table
+from fedpns_ray.reporting.tables import table
+from fedpns_ray.reporting.targets import refuse_foreign
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,32 +45,31 @@ FATE_COLOURS = ("#b9d4e6", "#E69F00", "#D55E00")
 
 
 def write_figures(gathered: Gathered, folder: Path) -> list[Path]:
-    """Every figure that these runs can fill; says which files it wrote."""
+    """Draw every figure that these runs have data for; returns the files written."""
     import matplotlib
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"figures: {folder} is a file; name a folder")
+        raise InputError("figures", folder, problem="is a file", hint="name a folder")
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    with plt.rc_context(STYLE):  # type: ignore[arg-type]
+    with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
         for name, draw in _possible(gathered).items():
             figure = draw(gathered)
+            if gathered.label and name != "curves":  # whose title says it
+                figure.supxlabel(gathered.label, fontsize=STYLE["xtick.labelsize"])
             for ending in ("pdf", "png"):
                 path = folder / f"{name}.{ending}"
-                figure.savefig(path, dpi=300, metadata={"CreationDate": None} if ending == "pdf" else None)
+                refuse_foreign(path, f".{ending}", "figures")
+                with replacing(path) as partial:
+                    figure.savefig(partial, dpi=300, metadata={"CreationDate": None} if ending == "pdf" else None)
                 written.append(path)
-            plt.close(figure)
     return written
 
 
 def _possible(gathered: Gathered) -> dict[str, Callable[[Gathered], Figure]]:
-    done = gathered.results.trials
-    done = done[done["status"] == "done"]
+    done = gathered.results.done
     if done.empty:
-        raise InputError("figures: no run is finished yet; they show finished runs only")
+        raise InputError("figures", problem="no run is finished yet", hint="figures show finished runs only")
     found: dict[str, Callable[[Gathered], Figure]] = {}
     ours = set(done["setting"])
     for name, panels in figures().items():
@@ -84,88 +81,86 @@ def _possible(gathered: Gathered) -> dict[str, Callable[[Gathered], Figure]]:
         found["rounds-to-target"] = rounds_to_target
     if {"alpha", "beta"} <= set(gathered.study.axes):
         found["alpha-beta"] = alpha_beta
-    if done[["labelled_iid", "labelled_other"]].to_numpy(float).sum() > 0:
+    if np.nansum(done[[f"{Record.labelled}_iid", f"{Record.labelled}_other"]].to_numpy(float)) > 0:
         found["triples"] = node_triples
     return found
 
 
-# --- the paper's -----------------------------------------------------------------------------------------------------
+# --- the paper's figures ---------------------------------------------------------------------------------------------
 
 
 def paper_figure(gathered: Gathered, panels: list[Panel], below: bool) -> Figure:
-    """In the paper's own arrangement: ours with bands, the published curves lighter and dashed.
+    """A figure in the paper's own arrangement: our curves with bands, the published ones lighter and dashed.
 
     `below`: with the triples under it (Figure 1).
     """
-    import matplotlib.pyplot as plt
-    from matplotlib.lines import Line2D
-
     down, across = max(p.row for p in panels) + 1 + below, max(p.column for p in panels) + 1
-    width = COLUMN if across == 1 else PAGE
-    figure, axes = plt.subplots(
-        down, across, figsize=(width, (1.9 if across < 3 else 1.45) * down + 0.45), squeeze=False, layout="constrained"
-    )
+    size = COLUMN if across == 1 else PAGE, (1.9 if across < 3 else 1.45) * down + 0.45
+    figure, axes = panels_of(down, across, size)
     names = list(dict.fromkeys(curve for panel in panels for curve, _, _ in panel.curves))
     spare = iter([colour for colour in COLOURS if colour != PAPER_COLOURS["FedAvg"]])
-    colours = {curve: PAPER_COLOURS.get(curve) or next(spare) for curve in names}
-    curves = gathered.results.curves
-    done = set(gathered.results.trials.query("status == 'done'")["trial"])
-    curves = curves[curves["trial"].isin(done)]
+    looks = {curve: Look(PAPER_COLOURS.get(curve) or next(spare)) for curve in names}
     for panel in panels:
         axis = axes[panel.row, panel.column]
-        for curve, experiment, quantity in panel.curves:
-            mine = curves[curves["setting"] == setting_name(experiment)]
-            last = draw_mean(axis, mine, quantity, colours[curve])
-            draw_published(axis, experiment, quantity, colours[curve], last or 10**9)
-        finish(axis)
-        axis.set_ylim(bottom=_floor(panel, last, axis.get_ylim()[0]))
+        _draw_panel(axis, gathered, panel, looks)
         title = panel.title.replace(", ", "\n" if across > 3 else ", ", 1) if across > 1 else ""
-        label = AXIS_TITLES["test_loss"] if panel.curves[0][2] == "test_loss" else panel.quantity
+        label = CORE[Record.test_loss].title if panel.curves[0][2] == Record.test_loss else panel.quantity
         axis.set(title=title, xlabel="round", ylabel=label if panel.column == 0 else "")
     if below:
         _draw_triples(axes[-1, 0], gathered, "optimal-aggregation", with_paper=True)
-    handles = [Line2D([], [], color=colours[curve], label=curve) for curve in names]
-    handles.append(Line2D([], [], color="grey", linestyle="--", linewidth=1, alpha=0.7, label="published"))
-    figure.legend(
-        handles=handles, loc="outside upper center", ncols=min(len(handles), 3 if across == 1 else 7), frameon=False
-    )
+    _paper_legend(figure, looks, 3 if across == 1 else 7)
     return figure
 
 
-def _floor(panel: Panel, last: int | None, lowest: float) -> float:
-    """Accuracies begin where the paper's own picture does: what matters are the last few points, not the climb."""
-    curves = [
-        published(experiment, quantity) for _, experiment, quantity in panel.curves if quantity == "test_accuracy"
-    ]
+def _draw_panel(axis: Any, gathered: Gathered, panel: Panel, looks: dict[str, Look]) -> None:
+    results, last = gathered.results, 0
+    curves = results.curves[results.curves["trial"].isin(results.done["trial"])]
+    for curve, experiment, key in panel.curves:
+        mine = curves[curves["setting"] == setting_name(experiment)]
+        last = draw_mean(axis, mine, CORE[key], looks[curve])
+        draw_published(axis, experiment, CORE[key], looks[curve], last or 10**9)
+    finish(axis)
+    axis.set_ylim(bottom=_floor(panel, last, axis.get_ylim()[0]))
+
+
+def _paper_legend(figure: Figure, looks: dict[str, Look], most: int) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], color=look.colour, label=curve) for curve, look in looks.items()]
+    handles.append(Line2D([], [], color="grey", linestyle="--", linewidth=1, alpha=0.7, label="published"))
+    figure.legend(handles=handles, loc="outside upper center", ncols=min(len(handles), most), frameon=False)
+
+
+def _floor(panel: Panel, last: int, lowest: float) -> float:
+    """Where the axis starts. Accuracies start where the paper's do: the last few points matter, not the climb."""
+    curves = [published(experiment, key) for _, experiment, key in panel.curves if key == Record.test_accuracy]
     shown = [curve[curve.index <= (last or 10**9)].min() for curve in curves if curve is not None]
     return max(lowest, 100 * min(shown) - 2) if shown and not np.isnan(shown).any() else lowest
 
 
 def _draw_triples(axis: Any, gathered: Gathered, strategy: str, with_paper: bool) -> None:
-    """Times that every node was drawn, labelled and excluded: the mean over seeds, of a strategy's first setting."""
+    """Draw how often each node was drawn, labelled and excluded: the mean over seeds of a strategy's first setting."""
     runs = [run for run in gathered.runs if run.finished and run.experiment.strategy == strategy]
     first = runs[0].experiment
-    runs = [
-        run for run in runs if run.experiment.but(seed=first.seed).settings() == first.settings()
-    ]  # one setting, all its seeds
+    runs = [run for run in runs if run.experiment.but(seed=first.seed).settings() == first.settings()]
     nodes = np.arange(runs[0].experiment.nodes)
     paper = triples() if with_paper else None
     for fate, colour in zip(FATES, FATE_COLOURS, strict=True):
-        counts = np.mean([(run.summary or {})["nodes"][fate] for run in runs], axis=0)
-        axis.bar(nodes, counts, color=colour, width=0.9, label=fate)
+        found = [counts(run.summary, fate, len(nodes)) for run in runs if run.summary]
+        times = np.mean([each for each in found if each is not None], axis=0)
+        axis.bar(nodes, times, color=colour, width=0.9, label=fate)
         if paper is not None:
             axis.plot(paper.index, paper[fate], ".", color="black", markersize=2, alpha=0.6)
     if runs[0].iid_nodes:
         axis.axvline(runs[0].iid_nodes - 0.5, color="black", linewidth=0.6)
-    axis.set(
-        xlabel="node (left of the line: i.i.d.)" + ("; dots: published, one run" if with_paper else ""), ylabel="times"
-    )
+    dots = "; dots: published, one run" if with_paper else ""
+    axis.set(xlabel=f"node (left of the line: i.i.d.){dots}", ylabel="times")
     axis.yaxis.get_major_locator().set_params(integer=True)
     axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
-    axis.spines[["top", "right"]].set_visible(False)
+    bare(axis)
 
 
-# --- of any study ----------------------------------------------------------------------------------------------------
+# --- any study -------------------------------------------------------------------------------------------------------
 
 
 def _curves(gathered: Gathered) -> Figure:
@@ -181,51 +176,41 @@ def _curves(gathered: Gathered) -> Figure:
 
 
 def rounds_to_target(gathered: Gathered) -> Figure:
-    """Bars: the mean over those seeds that reached a target; how many did stands above, if not all."""
-    import matplotlib.pyplot as plt
+    """Bars: the mean over the seeds that reached a target; if not all did, their number is above the bar."""
+    from matplotlib.patches import Patch
 
     study = gathered.study
     rows = table(gathered.results, gathered.trials)
-    lines = line_axes(study)
-    records = rows.to_dict("records")
+    lines, records = line_axes(study), rows.to_dict("records")
     panel_axes = [axis for axis in study.axes if axis not in lines]
-    panels = list(dict.fromkeys(label_of(row, panel_axes) for row in records))
+    places = list(dict.fromkeys(label_of(row, panel_axes) for row in records))
     names = list(dict.fromkeys(label_of(row, lines) for row in records))
     targets = [target for target in study.targets if rows[f"reached_{target:g}"].sum()]
-    figure, axes = plt.subplots(
-        len(targets),
-        1,
-        figsize=(COLUMN if len(panels) < 5 else PAGE, 1.9 * len(targets) + 0.6),
-        squeeze=False,
-        layout="constrained",
-    )
-    width = 0.8 / len(names)
+    size = COLUMN if len(places) < 5 else PAGE, 1.9 * len(targets) + 0.6
+    figure, axes = panels_of(len(targets), 1, size)
+    by_place = {(label_of(row, panel_axes), label_of(row, lines)): row for row in records}
     for axis, target in zip(axes[:, 0], targets, strict=True):
-        for (k, name), colour in zip(enumerate(names), itertools.cycle(COLOURS)):
-            mine = {label_of(row, panel_axes): row for row in records if label_of(row, lines) == name}
-            for place, panel in enumerate(panels):
-                row = mine.get(panel)
-                if row is None or not row[f"reached_{target:g}"]:
-                    continue
-                x, height = place + (k - (len(names) - 1) / 2) * width, row[f"rounds_to_{target:g}"]
-                axis.bar(x, height, width * 0.92, color=colour)
-                if row[f"reached_{target:g}"] < row["seeds"]:
-                    text = f"{row[f'reached_{target:g}']}/{row['seeds']}"
-                    axis.text(x, height, text, ha="center", va="bottom", fontsize=5.5)
-        axis.set(ylabel=f"rounds to {target:.0%}", xticks=range(len(panels)), xlim=(-0.6, len(panels) - 0.4))
-        axis.set_xticklabels([panel.replace(", ", "\n") for panel in panels])
-        axis.spines[["top", "right"]].set_visible(False)
-    from matplotlib.patches import Patch
-
+        for (x, place), (k, name) in itertools.product(enumerate(places), enumerate(names)):
+            row, width = by_place.get((place, name)), 0.8 / len(names)
+            if row and row[f"reached_{target:g}"]:
+                _bar(axis, row, target, x + (k - (len(names) - 1) / 2) * width, width, COLOURS[k % len(COLOURS)])
+        axis.set(ylabel=f"rounds to {target:.0%}", xticks=range(len(places)), xlim=(-0.6, len(places) - 0.4))
+        axis.set_xticklabels([place.replace(", ", "\n") for place in places])
+        bare(axis)
     handles = [Patch(color=colour, label=name) for name, colour in zip(names, itertools.cycle(COLOURS), strict=False)]
     figure.legend(handles=handles, loc="outside upper center", ncols=min(4, len(handles)), frameon=False)
     return figure
 
 
-def alpha_beta(gathered: Gathered) -> Figure:
-    """The final accuracy over alpha and beta, one map for every setting of the other axes."""
-    import matplotlib.pyplot as plt
+def _bar(axis: Any, row: dict[Any, Any], target: float, x: float, width: float, colour: str) -> None:
+    height, reached = row[f"rounds_to_{target:g}"], row[f"reached_{target:g}"]
+    axis.bar(x, height, width * 0.92, color=colour)
+    if reached < row["seeds"]:
+        axis.text(x, height, f"{reached}/{row['seeds']}", ha="center", va="bottom", fontsize=5.5)
 
+
+def alpha_beta(gathered: Gathered) -> Figure:
+    """The final accuracy over alpha and beta, one map per setting of the other axes."""
     rows = table(gathered.results, gathered.trials).dropna(subset=["alpha", "beta"])
     others = [axis for axis in gathered.study.axes if axis not in ("alpha", "beta", "strategy")]
     groups: dict[str, list[dict[Any, Any]]] = {}
@@ -233,13 +218,11 @@ def alpha_beta(gathered: Gathered) -> Figure:
         groups.setdefault(label_of(row, others), []).append(row)
     across = min(len(groups), 3)
     down = -(-len(groups) // across)
-    figure, axes = plt.subplots(
-        down, across, figsize=(COLUMN if across == 1 else PAGE, 2.1 * down + 0.3), squeeze=False, layout="constrained"
-    )
+    figure, axes = panels_of(down, across, (COLUMN if across == 1 else PAGE, 2.1 * down + 0.3))
     for axis in axes.flat[len(groups) :]:
         axis.set_visible(False)
     for axis, (title, found) in zip(axes.flat, groups.items(), strict=False):
-        grid = pd.DataFrame(found).pivot_table(index="alpha", columns="beta", values="test_accuracy") * 100
+        grid = pd.DataFrame(found).pivot_table(index="alpha", columns="beta", values=Record.test_accuracy) * 100
         image = axis.imshow(grid, cmap="viridis", aspect="auto", origin="lower")
         for (i, j), value in np.ndenumerate(grid.to_numpy()):
             if value == value:
@@ -253,19 +236,14 @@ def alpha_beta(gathered: Gathered) -> Figure:
 
 
 def node_triples(gathered: Gathered) -> Figure:
-    """Every node's triple (drawn, labelled, excluded), of the first setting of each strategy that labels nodes."""
-    import matplotlib.pyplot as plt
-
-    strategies = list(
-        dict.fromkeys(
-            run.experiment.strategy
-            for run in gathered.runs
-            if run.finished and sum((run.summary or {})["nodes"]["labelled"])
-        )
-    )
-    figure, axes = plt.subplots(
-        len(strategies), 1, figsize=(COLUMN, 2.1 * len(strategies)), squeeze=False, layout="constrained"
-    )
+    """Every node's triple (drawn, labelled, excluded), for the first setting of each strategy that labels nodes."""
+    labelling = [
+        run.experiment.strategy
+        for run in gathered.runs
+        if run.finished and run.summary and np.any(counts(run.summary, Record.labelled, run.experiment.nodes))
+    ]
+    strategies = list(dict.fromkeys(labelling))
+    figure, axes = panels_of(len(strategies), 1, (COLUMN, 2.1 * len(strategies)))
     for axis, strategy in zip(axes[:, 0], strategies, strict=True):
         _draw_triples(axis, gathered, strategy, with_paper=False)
         axis.set_title(strategy, loc="left")

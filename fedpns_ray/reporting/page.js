@@ -1,11 +1,11 @@
 "use strict";
-// Draws and filters what report-data holds; every number was computed where it was measured.
+// Draws and filters what report-data holds; every number was computed in Python.
 (() => {
   const D = JSON.parse(document.getElementById("report-data").textContent);
   const by = (id) => document.getElementById(id);
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const narrow = window.matchMedia("(max-width: 600px)");
-  const PANELS = 24; // drawn at once
+  const PANELS = 24; // the most panels drawn at once
   const state = { filters: {}, hidden: new Set(), sort: {} };
 
   function element(tag, properties = {}, ...children) {
@@ -13,7 +13,7 @@
     made.append(...children);
     return made;
   }
-  // Plotly reads a little HTML in its texts: names are given as what they are.
+  // Plotly interprets some HTML in its texts: names are escaped.
   const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const lookOf = (line) => D.lines.find((one) => one.label === line);
@@ -57,9 +57,9 @@
   function head() {
     by("title").textContent = D.title;
     const done = D.runs.filter((run) => run.status === "finished").length;
-    by("summary").textContent = `${D.runs.length} run${D.runs.length === 1 ? "" : "s"}, ${done} finished; ${D.settings.length} setting${D.settings.length === 1 ? "" : "s"}.`;
+    by("summary").textContent = `${D.standing ? `${D.standing}. ` : ""}${D.runs.length} run${D.runs.length === 1 ? "" : "s"}, ${done} finished; ${D.settings.length} setting${D.settings.length === 1 ? "" : "s"}.`;
     by("notes").replaceChildren(...D.notes.map((textContent) => element("li", { textContent })));
-    by("made").textContent = `Made ${D.made} by fedpns-ray ${D.version}. This page is whole: it asks nothing of any server.`;
+    by("made").textContent = `Made ${D.made} by fedpns-ray ${D.version}. This page is self-contained: it loads nothing from any server.`;
   }
 
   // --- overview -----------------------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@
     const header = single ? [...D.axes, "seed", "status", "rounds", "final accuracy", "best accuracy", "last loss", "seconds", "weights", "folder"] : D.table.header;
     const number = (value, digits) => (value === null ? "-" : value.toFixed(digits));
     const rows = single
-      ? D.runs.map((run) => [D.settings[run.setting].values, [...D.axes.map((axis) => D.settings[run.setting].values[axis]), run.seed, run.status, run.rounds < run.of ? `${run.rounds} of ${run.of}` : run.rounds, number(run.final_accuracy, 2), number(run.best_accuracy, 2), number(run.last_loss, 4), number(run.seconds, 1), run.weights || "-", run.name]])
+      ? D.runs.map((run) => [D.settings[run.setting].values, [...D.axes.map((axis) => D.settings[run.setting].values[axis]), run.seed, run.status, run.rounds < run.of ? `${run.rounds} of ${run.of}` : run.rounds, number(run.final, 2), number(run.best, 2), number(run.loss, 4), number(run.seconds, 1), run.weights || "-", run.name]])
       : D.table.rows.map((cells, k) => [D.table.values[k], cells]);
     const kept = rows.filter(([values]) => passes(values)).map(([, cells]) => cells);
     by("count").textContent = `${kept.length} of ${rows.length} rows`;
@@ -93,7 +93,7 @@
       const compare = (a, b) => {
         const [x, y] = [asNumber(a[column]), asNumber(b[column])];
         if (x !== null && y !== null) return sort.sign * (x - y);
-        if (x !== null || y !== null) return x !== null ? -1 : 1; // what is no number comes last
+        if (x !== null || y !== null) return x !== null ? -1 : 1; // text comes last
         return sort.sign * String(a[column]).localeCompare(String(b[column]));
       };
       rows = [...rows].sort(compare);
@@ -115,7 +115,7 @@
   }
 
   // --- curves -------------------------------------------------------------------------------------------------------
-  const OVER = { round: "round", megabytes: "transmitted (MB)", simulated: "simulated time (s)", seconds: "time of the run (s)" };
+  const OVER = { round: "round", megabytes: "transmitted (MB)", simulated: "simulated time (s)", seconds: "run time (s)" };
   const titleOf = (key) => D.titles[key] || key;
 
   function curveControls() {
@@ -130,7 +130,7 @@
       swatch.dataset.line = label;
       by("lines").append(element("label", {}, box, swatch, label));
     }
-    by("bands").checked = D.bands; // of many lines they would hide each other
+    by("bands").checked = D.bands; // the bands of many lines would hide each other
     for (const id of ["quantity", "over", "bands", "published", "singles"]) by(id).addEventListener("change", curves);
   }
   function lineTraces(setting, key, over, look) {
@@ -140,17 +140,16 @@
     const x = over === "round" ? rounds(series.mean.length) : (setting.series[over] || {}).mean;
     if (!x) return [];
     const traces = [];
-    const bounded = (value) => (key === "test_accuracy" ? Math.min(100, Math.max(0, value)) : value);
+    const bounded = (value) => (D.percent.includes(key) ? Math.min(100, Math.max(0, value)) : value);
     if (look.bands && series.half) {
       const at = rounds(x.length).map((k) => k - 1).filter((k) => series.mean[k] !== null && series.half[k] !== null);
       const edge = (sign) => at.map((k) => bounded(series.mean[k] + sign * series.half[k]));
       const xs = at.map((k) => x[k]);
       traces.push({ x: [...xs, ...[...xs].reverse()], y: [...edge(1), ...edge(-1).reverse()], fill: "toself", fillcolor: faded(colour, 0.18), line: { width: 0 }, mode: "lines", hoverinfo: "skip", meta: "band" });
     }
-    if (look.singles && over === "round" && (key === "test_accuracy" || key === "test_loss")) {
-      const field = key === "test_accuracy" ? "accuracy" : "loss";
-      for (const run of D.runs.filter((one) => D.settings[one.setting] === setting))
-        traces.push({ x: rounds(run[field].length), y: run[field], mode: "lines", line: { color: faded(colour, 0.45), width: 0.8 }, connectgaps: true, hoverinfo: "skip", meta: "single" });
+    if (look.singles && over === "round") {
+      for (const run of D.runs.filter((one) => D.settings[one.setting] === setting && one.curves[key]))
+        traces.push({ x: rounds(run.curves[key].length), y: run.curves[key], mode: "lines", line: { color: faded(colour, 0.45), width: 0.8 }, connectgaps: true, hoverinfo: "skip", meta: "single" });
     }
     if (look.published && over === "round" && setting.published[key]) {
       const paper = setting.published[key];
@@ -180,11 +179,11 @@
       const gaps = { dash: "0 7px, transparent 7px 11px", dashdot: "0 9px, transparent 9px 12px" }[dash];
       swatch.style.background = gaps ? `repeating-linear-gradient(90deg, ${colour} ${gaps})` : colour;
     });
-    const hints = ["Lines are means over the finished seeds of a setting (of an unfinished one, as far as all its seeds have come); bands from three seeds on. Drag to zoom, double-click to go back."];
+    const hints = ["Lines are means over the finished seeds of a setting (if none is finished, as far as all its seeds have come), with bands for three or more seeds. Drag to zoom, double-click to reset."];
     if (panels.length > PANELS) hints.push(`${PANELS} of ${panels.length} panels are shown: filter by axis in the overview.`);
-    if (over === "megabytes") hints.push("Transmitted: the model in float32 to every drawn node, and back from every node whose update was asked for.");
-    if (over === "simulated") hints.push("Simulated: until the last node that a round waits for is heard, by the device model.");
-    if (over === "seconds") hints.push("Time as recorded, on the machines and beside the work that ran then.");
+    if (over === "megabytes") hints.push("Transmitted: the model in float32 to every drawn node, and back from every node whose update was requested.");
+    if (over === "simulated") hints.push("Simulated by the device model: the time until the last node that a round waits for has answered.");
+    if (over === "seconds") hints.push("Wall-clock time as recorded; it depends on the machines and on what else they were running.");
     if (!panels.length) hints.push("Nothing to show with these filters.");
     by("curves-hint").textContent = hints.join(" ");
   }
@@ -197,7 +196,7 @@
 
   function selectionControls() {
     if (!D.selection.length) {
-      by("selection").replaceChildren(by("selection-title"), element("p", { className: "hint", textContent: "There is no round of any run to show yet." }));
+      by("selection").replaceChildren(by("selection-title"), element("p", { className: "hint", textContent: "No run has completed a round yet." }));
       by("data").hidden = true;
       return;
     }
@@ -265,7 +264,7 @@
     const nodes = rounds(seen.nodes).map((k) => k - 1);
     const bar = (name, y, colour) => ({ type: "bar", name, x: nodes, y, marker: { color: colour } });
     draw("triples", [bar("drawn", counts.drawn, dark.matches ? "#4a6a82" : "#b9d4e6"), bar("labelled", counts.labelled, "#E69F00"), bar("excluded", counts.excluded, "#D55E00")],
-      `node (0 to ${seen.iid - 1}: i.i.d.)`, `times, to round ${t}`, { barmode: "overlay", showlegend: true, bargap: 0.1, margin: { l: 54, r: 12, t: 28, b: 42 }, ...(seen.iid ? {} : { xaxis: { title: { text: "node" } } }) });
+      `node (0 to ${seen.iid - 1}: i.i.d.)`, `times, up to round ${t}`, { barmode: "overlay", showlegend: true, bargap: 0.1, margin: { l: 54, r: 12, t: 28, b: 42 }, ...(seen.iid ? {} : { xaxis: { title: { text: "node" } } }) });
     const uniform = seen.iid / seen.nodes;
     const shared = seen.share.some((value) => value !== null);
     const drawn = [];
@@ -303,7 +302,7 @@
   // --- data ---------------------------------------------------------------------------------------------------------
   function population() {
     const held = D.populations[seen.population];
-    by("data-hint").textContent = held ? `Of the run above: ${seen.population}.` : "The data set of the run above is not at hand where this page was made, so its labels are not shown.";
+    by("data-hint").textContent = held ? `For the run above: ${seen.population}.` : "The data set of the run above was not available where this page was made, so its labels are not shown.";
     if (!held) { empty("histogram", "No labels to show."); empty("distance", "No distances to show."); return; }
     const nodes = rounds(seen.nodes).map((k) => k - 1);
     const labels = held.histogram[0].map((_, label) => label);
@@ -321,36 +320,32 @@
   }
   function theory() {
     const settings = D.settings.filter((setting) => setting.panel === by("theory-panel").value && !state.hidden.has(setting.line));
-    const chart = (id, y, parts) => {
-      const traces = settings.flatMap((setting) => parts.flatMap(([key, name, dash]) => lineTraces(setting, key, "round", { dash, name: `${setting.line}${name}` })));
-      if (!traces.length) return empty(id, `${y}: nothing of it in these runs.`);
+    const legend = { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 10 } };
+    for (const { chart, title, parts, needs, without, optional } of D.theory) {
+      const id = `theory-${chart}`;
+      const able = settings.filter((setting) => !needs || setting.series[needs]);
+      const traces = able.flatMap((setting) =>
+        parts.flatMap(([key, name, dash]) => lineTraces(setting, key, "round", { dash, name: `${setting.line}${name}` })));
+      by(id).hidden = Boolean(optional && !traces.length);
+      if (!traces.length) {
+        empty(id, without || `${title}: these runs have no such data.`);
+        continue;
+      }
       by(id).querySelectorAll(":scope > p").forEach((note) => note.remove());
-      const legend = traces.length > 1;
-      return draw(id, traces, "round", y, { showlegend: legend, margin: { l: 54, r: 12, t: 10, b: 42 }, legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 10 } } });
-    };
-    chart("theory-delta", "delta", [["delta", ""]]);
-    const weighted = settings.filter((setting) => setting.series.gamma_selected);
-    if (weighted.length) {
-      const traces = weighted.flatMap((setting) => [...lineTraces(setting, "gamma_selected", "round", { name: `${setting.line}: Σ pγ` }), ...lineTraces(setting, "gamma_mean", "round", { name: `${setting.line}: mean γ`, dash: "dash" })]);
-      by("theory-gamma").querySelectorAll(":scope > p").forEach((note) => note.remove());
-      draw("theory-gamma", traces, "round", "gradient norm bound γ", { showlegend: true, legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 10 } } });
-    } else empty("theory-gamma", "Remark 1 needs probabilities; no strategy shown here has them.");
-    chart("theory-norms", "gradient norm", [["gradient_norm_iid", ", i.i.d."], ["gradient_norm_other", ", other", "dash"]]);
-    if (settings.some((setting) => setting.series.weight_divergence)) chart("theory-divergence", "weight divergence ‖w − v‖", [["weight_divergence", ""]]);
-    else by("theory-divergence").hidden = true;
-    chart("theory-expectation", "expectation of Lemma 1", [["expectation", ", all updates", "dash"], ["expectation_after", ", after exclusion"]]);
+      draw(id, traces, "round", title, { showlegend: traces.length > 1, legend });
+    }
   }
 
   // --- statistics ---------------------------------------------------------------------------------------------------
   function statistics() {
     const pairs = D.table.pairs;
     if (!pairs.length) {
-      by("pairs-hint").textContent = `No finished setting has a partner (${D.baseline}, all else and the seed equal) to be compared with.`;
+      by("pairs-hint").textContent = `No finished setting has a baseline (${D.baseline}, with everything else and the seed equal) to compare with.`;
       by("forest").remove();
       by("pairs").parentElement.remove();
       return;
     }
-    by("pairs-hint").textContent = `Final accuracy minus that of ${D.baseline}, seed by seed: runs of one seed share partition, initial weights and test data. Mean, 95 % interval, and p of a paired t-test, not corrected for the number of comparisons.`;
+    by("pairs-hint").textContent = `Final accuracy minus that of ${D.baseline}, seed by seed: runs with the same seed share the partition, the initial weights and the test data. Mean, 95 % interval, and the p-value of a paired t-test, not corrected for multiple comparisons.`;
     const shown = [...pairs].reverse();
     by("forest").style.height = `${Math.max(150, 90 + 26 * shown.length)}px`;
     draw("forest", [{ x: shown.map((pair) => pair.difference), y: shown.map((pair) => plain(pair.label)), mode: "markers", type: "scatter", marker: { size: 9, color: css("--iid") }, error_x: { type: "data", array: shown.map((pair) => pair.difference_interval || 0), color: css("--iid"), thickness: 1.5 }, hovertemplate: "%{y}: %{x:+.2f}<extra></extra>" }],

@@ -1,4 +1,4 @@
-"""The data, seen: which labels every node holds."""
+"""A picture of the data: which labels every node holds."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
+from fedpns_ray.atomic_file import replacing
 from fedpns_ray.data import Population
 from fedpns_ray.experiment import Experiment
+from fedpns_ray.reporting.canvas import bare, panels
+from fedpns_ray.reporting.targets import refuse_foreign
 
 
 def picture_formats() -> tuple[str, ...]:
@@ -15,27 +18,21 @@ def picture_formats() -> tuple[str, ...]:
 
 
 def draw(population: Population, experiment: Experiment, path: Path) -> None:
-    """Above: samples of every label on every node. Below: q_dif (Theorem 1)."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
+    """Draw a population. Above: samples of every label on every node. Below: q_dif (Theorem 1)."""
     width = float(np.clip(population.count * 0.16, 6, 24))
-    figure, (top, bottom) = plt.subplots(
-        2, 1, figsize=(width, 5), sharex=True, height_ratios=[3, 1], layout="constrained"
-    )
+    figure, ((top,), (bottom,)) = panels(2, 1, (width, 5), sharex=True, height_ratios=[3, 1])
     image = top.imshow(population.histogram.T, aspect="auto", cmap="viridis", interpolation="nearest")
     top.set(ylabel="label", yticks=range(population.samples.classes))
     figure.colorbar(image, ax=top, label="samples", pad=0.01)
     colours = np.where(population.iid, "#0072B2", "#D55E00")
     bottom.bar(np.arange(population.count), population.q_dif, color=colours, width=0.85)
     bottom.set(xlabel="node (blue: i.i.d.)", ylabel="q_dif", ylim=(0, 2))
-    bottom.spines[["top", "right"]].set_visible(False)
+    bare(bottom)
     shown = ("partition", "sigma", "rho", "varrho", "concentration", "shards_per_node", "seed")
     settings = experiment.settings()
     text = ", ".join(f"{key} {settings[key]}" for key in shown if key in settings)
     figure.suptitle(f"{experiment.dataset}, {population.count} nodes: {text}", fontsize=11)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    refuse_foreign(path, path.suffix)
+    with replacing(path) as partial:
+        figure.savefig(partial, dpi=150)

@@ -1,7 +1,7 @@
-"""The published curves of the paper, each known by the experiment that it shows.
+"""The published curves of the paper, each identified by the experiment that it shows.
 
 `published.json` holds them as recovered from the authors' figure files: means over seeds without error bars, points
-missing where a line left the page. Accuracies are kept there in percent and given here between 0 and 1.
+missing where a line left the plot. The file holds accuracies in percent; here they are between 0 and 1.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from fedpns_ray.experiment import Experiment, setting_name
+from fedpns_ray.records.record import Record
 
 STRATEGIES = {"FedPNS": "fedpns", "FedAvg": "fedavg", "BN2": "bn2", "Optimal Aggregation": "optimal-aggregation"}
-QUANTITIES = {"test accuracy (%)": "test_accuracy", "training loss": "test_loss"}
+QUANTITIES = {"test accuracy (%)": Record.test_accuracy, "training loss": Record.test_loss}
 """The paper's "training loss" behaves like test loss: it starts at ln 10 and falls with it."""
 SYMBOLS = {"sigma": "σ", "rho": "ρ", "varrho": "ϱ"}
 
 
 def published(experiment: Experiment, quantity: str) -> pd.Series[float] | None:
-    """The curve that the paper shows of this experiment, by round; None where it shows none."""
+    """The paper's curve for this experiment, by round; None if it shows none."""
     return _curves().get((setting_name(experiment), quantity))
 
 
@@ -36,14 +37,14 @@ def data() -> dict[str, Any]:
 
 
 class Panel(NamedTuple):
-    """A panel of a figure of the paper, in the place that it has there."""
+    """A panel of a figure, in its place in the paper."""
 
     row: int
     column: int
     title: str
     quantity: str
     curves: list[tuple[str, Experiment, str]]
-    """Name in the paper, the experiment, what is measured of it."""
+    """The name in the paper, the experiment, the key of the quantity."""
 
 
 def figures() -> dict[str, list[Panel]]:
@@ -77,9 +78,9 @@ def _curves() -> dict[tuple[str, str], pd.Series[float]]:
             for name, points in panel["curves"].items():
                 experiment, quantity = _shown(figure, panel, name)
                 curve = pd.Series(dict(points), dtype=float, name=name).rename_axis("round")
-                curve = curve / 100 if quantity == "test_accuracy" else curve
+                curve = curve / 100 if quantity == Record.test_accuracy else curve
                 known = found.get((setting_name(experiment), quantity))
-                if known is None or len(curve) > len(known):  # some curves stand in several figures, cut differently
+                if known is None or len(curve) > len(known):  # some curves appear in several figures, cut differently
                     found[setting_name(experiment), quantity] = curve
     return found
 
@@ -96,7 +97,7 @@ def _shown(figure: str, panel: dict[str, Any], name: str) -> tuple[Experiment, s
         setting["selection"] = "half"
     if figure == "fig6a":  # measured over the |M| = 20 random nodes that BN2 trains
         setting["strategy"] = "bn2"
-        quantity = {"i.i.d.": "gradient_norm_iid", "non-i.i.d.": "gradient_norm_other"}[name]
+        quantity = {"i.i.d.": Record.gradient_norm_iid, "non-i.i.d.": Record.gradient_norm_other}[name]
     elif name in STRATEGIES:
         setting["strategy"] = STRATEGIES[name]
     else:  # β=0.7,α=2

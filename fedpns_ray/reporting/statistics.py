@@ -19,14 +19,14 @@ def interval(values: Sequence[float] | NDArray[np.float64]) -> float:
 
 
 class Paired(NamedTuple):
-    """The difference of two lists that are paired, such as by seed."""
+    """The difference of two lists, paired by seed."""
 
     mean: float
-    """Of the differences."""
+    """The mean of the differences."""
     interval: float
     """Half its 95 % interval; NaN for one pair."""
     p: float
-    """Of the paired t-test, two-sided; NaN for one pair, or where all differences are the same."""
+    """The p-value of the paired t-test, two-sided; NaN for one pair, or where all differences are the same."""
     better: int
     """Pairs with a difference above 0."""
     pairs: int

@@ -1,72 +1,98 @@
-"""What a study has come to: its tables, its verdict, and the files that it leaves."""
+"""The result of a study: its tables, its verdict, and the files that it leaves."""
 
 from __future__ import annotations
 
+import html
 import shlex
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pandas as pd
 
 from fedpns_ray.records.storage import Storage
-from fedpns_ray.reporting.tables import Results, collect, markdown, table
+from fedpns_ray.reporting.collecting import gathered, study_source, trial_folders
+from fedpns_ray.reporting.formatting import markdown
+from fedpns_ray.reporting.runs import Run, read_runs
+from fedpns_ray.reporting.standing import label
+from fedpns_ray.reporting.tables import Results, table, tabulate
 from fedpns_ray.reporting.verdict import verdict
-from fedpns_ray.study.engine import Outcome, with_others_done
+from fedpns_ray.study.engine import StudyOutcome
 from fedpns_ray.study.search import ranking
 from fedpns_ray.study.study_file import Study, Trial
 
-LEAVES = ("report.html", "study.csv", "curves.parquet", "table.md", "curves.png")
+TABLES = ("study.csv", "curves.parquet")
+LEAVES = ("report.html", *TABLES, "table.md", "curves.png")
+"""What a study with finished trials leaves; without any, it leaves its tables."""
 
 
 @dataclass(frozen=True)
 class StudyResult:
-    """Of a study, run to its end or stopped on the way."""
+    """The result of a study that ran to its end or was stopped on the way."""
 
     study: Study
     storage: Storage
-    outcome: Outcome
+    outcome: StudyOutcome
     trials: list[Trial]
-    """Those asked for, and others of the study that are finished."""
+    """The trials asked for, and others of the study that are finished."""
     results: Results
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """One row per setting: means over seeds, intervals, the difference to the baseline."""
+        """One row per setting: means over seeds, intervals, the difference from the baseline."""
         return table(self.results, self.trials)
 
     @cached_property
     def verdict(self) -> str:
-        """The answer in a sentence; for a search, how the study's own settings rank."""
+        """The answer in one sentence; for a search, how the study's own settings rank."""
         if self.outcome.suggestions and len(self.table):
             return ranking(self.study, self.outcome.suggestions, self.table)
         return verdict(self.results, self.table)
 
     @property
     def diverged(self) -> dict[str, int]:
-        """Trials that diverged, with the round."""
+        """The trials that diverged, with the round."""
         rows = self.results.trials[self.results.trials["status"] == "diverged"]
         return {str(name): int(t) for name, t in zip(rows["trial"], rows["diverged_in_round"], strict=True)}
 
     def _repr_html_(self) -> str:
-        return f"<p>{self.verdict}</p>{self.table.to_html(index=False)}"
+        return f"<p>{html.escape(self.verdict)}</p>{self.table.to_html(index=False)}"
 
 
-def concluded(study: Study, whole: Study, storage: Storage, outcome: Outcome) -> StudyResult:
-    """Read every trial, and write what a study leaves: tables, curves, pictures, the page.
+def concluded(study: Study, storage: Storage, outcome: StudyOutcome) -> StudyResult:
+    """Read every trial once, and write what a study leaves: tables, curves, pictures, the page.
 
-    `whole` is the study without the selection of trials that this command made.
+    A study that was stopped leaves them, too, labelled partial: what an earlier command left would be out of date, and
+    it may never be resumed.
     """
-    from fedpns_ray.reporting.collecting import gather
     from fedpns_ray.reporting.curves import plot_study
     from fedpns_ray.reporting.page import page
 
-    trials = with_others_done(outcome.trials, whole, storage)
-    results = collect(study, trials, storage, outcome.errors)
+    notes: list[str] = []
+    runs = read_runs(storage, trial_folders(storage), notes)
+    by_name = {run.name: run for run in runs}
+    trials = with_others_done(outcome.trials, study.whole, by_name)
+    results = tabulate(study, [(trial, by_name.get(trial.name)) for trial in trials], outcome.errors)
+    results = replace(results, label=_label(study, outcome, [name for name, run in by_name.items() if run.over]))
     results.write(storage)
     found = StudyResult(study, storage, outcome, trials, results)
-    if not outcome.stopped and len(found.table):
-        storage.write("table.md", markdown(found.table, study).encode())
+    if len(found.table):
+        storage.write("table.md", markdown(found.table, results).encode())
         storage.write("curves.png", plot_study(results))
         command = shlex.join(["fedpns", "report", str(storage)])
-        storage.write("report.html", page(gather([storage.place]), command).encode())
+        shown = replace(gathered([study_source(storage)], runs, notes), label=results.label)
+        storage.write("report.html", page(shown, command).encode())
     return found
+
+
+def _label(study: Study, outcome: StudyOutcome, over: Sequence[str]) -> str:
+    asked, whole = [trial.name for trial in outcome.trials], [trial.name for trial in study.whole]
+    return label(asked, [name for name in over if name in {*asked, *whole}], whole, study.selection, "trials")
+
+
+def with_others_done(asked: list[Trial], whole: list[Trial], runs: dict[str, Run]) -> list[Trial]:
+    """The trials asked for and, from an earlier command, others of the whole study that are over; in its order."""
+    names = {trial.name for trial in asked}
+    names |= {trial.name for trial in whole if trial.name in runs and runs[trial.name].over}
+    ordered = [trial for trial in whole if trial.name in names]
+    return [*ordered, *(trial for trial in asked if trial not in ordered)]

@@ -1,4 +1,4 @@
-"""The answer of a study in a sentence: who wins, by how much, over how many seeds, and whether that is significant."""
+"""A study's answer in one sentence: which setting wins, by how much, over how many seeds, significantly or not."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ import numpy as np
 import pandas as pd
 
 from fedpns_ray.reporting.statistics import Paired, paired
-from fedpns_ray.reporting.tables import Results
+from fedpns_ray.reporting.tables import FINAL_ACCURACY, Results
 from fedpns_ray.study.study_file import Study
 
 LEVEL = 0.05
-"""Of the paired t-test, two-sided."""
+"""The significance level of the paired t-test, two-sided."""
 FEW = 5
 """Seeds below which an interval says little."""
 
 
 def verdict(results: Results, rows: pd.DataFrame) -> str:
-    """Of what is finished; empty if there is nothing to compare."""
+    """The verdict from the finished trials; empty if there is nothing to compare."""
     study = results.study
     if study.axes == ["strategy"]:
-        done = results.trials[results.trials["status"] == "done"]
-        finals = done.pivot_table(index="seed", columns="strategy", values="final_accuracy")
+        finals = results.done.pivot_table(index="seed", columns="strategy", values=FINAL_ACCURACY)
         if finals.shape[1] > 1:
             return _of_strategies(finals, study)
     return _of_settings(rows, study)

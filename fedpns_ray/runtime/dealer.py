@@ -16,9 +16,9 @@ from fedpns_ray.core.work import Answer, Clock, Work, merged
 from fedpns_ray.runtime.actor_group import ActorGroup
 
 TEST_COST = 0.2
-"""The time to test a sample, as a part of the time to train on one."""
+"""The time to test a sample, as a fraction of the time to train on one."""
 BY_VALUE = 64 * 1024
-"""Weights up to this size (bytes) travel within each call; larger ones lie in the object store, once a machine."""
+"""Weights up to this size (bytes) travel within each call; larger ones go to the object store, once per machine."""
 NO_WEIGHTS: Vector = np.empty(0, dtype=np.float32)
 
 
@@ -32,18 +32,18 @@ class Share:
     load: float = 0.0
 
     def of(self, work: Work) -> Work:
-        """As a piece of work; the weights travel beside it, and the server answers what only it is asked."""
+        """The share as a piece of work. The weights travel separately; the centralised sequence stays on the server."""
         train, test, probe = tuple(self.train), tuple(self.test), tuple(self.probe)
         return replace(work, weights=NO_WEIGHTS, train=train, test=test, probe=probe, centralised=False)
 
 
 class Dealer:
-    """Nodes live on actors; the centralised sequence and Check Loss are the server's own affair."""
+    """Nodes live on actors; the server itself computes the centralised sequence and Check Loss."""
 
     def __init__(
         self, group: ActorGroup, worker: Worker, costs: NDArray[np.float64], nodes_per_actor: int | None = None
     ) -> None:
-        """`costs`: samples that each node trains on in a round."""
+        """`costs`: samples that each node trains on per round."""
         self._group, self._worker, self._costs, self._nodes_per_actor = group, worker, costs, nodes_per_actor
 
     def answer(self, work: Work) -> Answer:
@@ -51,19 +51,22 @@ class Dealer:
         weights = work.weights if work.weights.nbytes <= BY_VALUE else ray.put(work.weights)
 
         def call(actor: Any, share: Share) -> Any:
-            """Calls keep Ray's name for them, NodeActor.answer: Ray remembers every name that a call was ever given."""
+            """The call is not renamed: Ray remembers every name that a call was ever given."""
             return actor.answer.remote(weights, share.of(work))
 
         whole = Share(list(work.train), list(work.test), list(work.probe))
-        answer = merged(self._group.run(whole, self.deal, call), clock.lap())
+        shares, seconds = self._group.run(whole, self.deal, call), clock.lap()
+        if work.train:  # probes are short, and would make the deadline of training too short
+            self._group.deadline.observe(seconds)
+        answer = merged(shares, seconds)
         if not work.centralised:
             return answer
         own = self._worker.answer(Work(work.weights, work.round, centralised=True))
-        seconds = {**answer.seconds, "centralised": own.seconds["centralised"]}
-        return replace(answer, centralised=own.centralised, seconds=seconds)
+        phases = {**answer.seconds, "centralised": own.seconds["centralised"]}
+        return replace(answer, centralised=own.centralised, seconds=phases)
 
     def deal(self, whole: Share, present: Sequence[int]) -> dict[int, Share]:
-        """Nodes to their homes, or the longest first to the actor with the least to do; then chunks to even it out."""
+        """Deal nodes to their homes, or the longest first to the least busy actor; even out the load with tests."""
         shares = {k: Share() for k in present}
 
         def least_busy() -> Share:

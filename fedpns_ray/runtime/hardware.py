@@ -1,4 +1,4 @@
-"""What a process computes on. Bits are promised for one kind of it, so every summary names it."""
+"""The hardware a process computes on. Equal bits are promised for one kind of hardware, so every summary names it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from functools import cache
 from pathlib import Path
 
 Hardware = dict[str, str | None]
-"""device (cpu or cuda), gpu (its name, or None) and cpu (its kind)."""
+"""device (cpu or cuda), gpu (its name or None) and cpu (its kind)."""
 
 COUNT_GPUS = "import torch; print(torch.cuda.device_count())"
 
 
 def hardware(device: str) -> Hardware:
-    """Of this process, if torch works on `device`."""
+    """The hardware of this process if torch runs on `device`."""
     import torch
 
     gpu = torch.cuda.get_device_name() if device == "cuda" else None
@@ -25,7 +25,7 @@ def hardware(device: str) -> Hardware:
 
 
 def merged(parts: Iterable[Hardware]) -> Hardware:
-    """Of several processes: each distinct value once."""
+    """The hardware of several processes: each distinct value once."""
     found = list(parts)
     names = {key: sorted({str(part[key]) for part in found if part[key]}) for key in ("device", "gpu", "cpu")}
     return {key: ", ".join(values) or None for key, values in names.items()}
@@ -33,7 +33,7 @@ def merged(parts: Iterable[Hardware]) -> Hardware:
 
 @cache
 def cpu_kind() -> str:
-    """The processor's name and the instructions that torch uses on it."""
+    """The processor's name and the instruction set that torch uses on it."""
     import torch
 
     return f"{_processor()} ({torch.backends.cpu.get_cpu_capability()})"
@@ -49,7 +49,7 @@ def _processor() -> str:
 
 
 def count_gpus() -> int:
-    """GPUs that torch sees on this machine, whatever is hidden from this process; -1 if torch cannot be imported."""
+    """GPUs that torch sees on this machine, even if hidden from this process; -1 if torch cannot be imported."""
     everything = {key: value for key, value in os.environ.items() if key != "CUDA_VISIBLE_DEVICES"}
     command = [sys.executable, "-c", COUNT_GPUS]
     try:

@@ -1,4 +1,4 @@
-"""Everything in one process: a laptop's first minute, a trial of a study, and the reference for all other layouts."""
+"""A run in one process: the quickest to start, a trial of a study, and the reference for all other layouts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOWHERE = Recording()
 def in_process(
     experiment: Experiment, population: Population, recording: Recording = NOWHERE, device: str = "cpu"
 ) -> Driver:
-    """A run whose every question is answered by one worker in this process, on one device."""
+    """A run that one worker in this process answers, on one device."""
     worker = Worker(experiment, population, device)
     run = begun(experiment, population, worker)
     return Driver(run, population, worker.answer, hardware(device), recording)

@@ -1,7 +1,7 @@
-"""Which actors there are, and on which share of which machine: planned on paper before anything starts.
+"""How many actors there are and what share of which machine each gets, planned before anything starts.
 
 The layout changes nothing but speed. A plan that cannot be placed is refused here, with the numbers and the nearest
-layout that fits; nothing ever waits in silence for resources that will not come.
+layout that fits; nothing waits silently for resources that will never come.
 """
 
 from __future__ import annotations
@@ -10,43 +10,50 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedpns_ray.errors import InputError
+from fedpns_ray.errors import InputError, Shown
+from fedpns_ray.runtime.deadlines import PATIENCE
 
 ACTOR_MEMORY = 190 * 10**6
-"""What an actor that imports torch takes for itself, measured."""
+"""Bytes that an actor takes once it has imported torch, measured."""
 ACTORS_PER_GPU = 4
-"""Small models leave most of a GPU idle; beyond a few actors they wait for each other."""
+"""A small model leaves most of a GPU idle; with more actors than this, they wait for each other."""
 SMALLEST_SHARE = 0.0001
-"""The finest fraction of a resource that Ray knows."""
+"""The smallest fraction of a resource that Ray supports."""
+
+
+LEAST = {"actors": 1, "nodes_per_actor": 1, "gpus_per_actor": 0, "cpus_per_actor": 0, "patience": 1}
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What the user asks for; None leaves it to `plan`."""
+    """What the user asks for; `plan` fills in what is None."""
 
     actors: int | None = None
-    """How many actors share the work, each able to host every node."""
+    """How many actors share the work; each can host every node."""
     nodes_per_actor: int | None = None
-    """Nodes with a home: actor k hosts nodes k n .. (k + 1) n - 1. 1 is the paper's picture: one node, one actor."""
+    """Each node has a fixed actor: actor k hosts nodes k n .. (k + 1) n - 1. 1 is the paper's picture."""
     gpus_per_actor: float | None = None
     cpus_per_actor: float | None = None
     cpu_fallback: bool = False
-    """Train on the CPU where an actor is given a GPU but torch there sees none; otherwise that is refused."""
+    """Train on the CPU where an actor is given a GPU that torch cannot use; otherwise that is refused."""
+    patience: float = PATIENCE
+    """Seconds that an actor may be silent, at least, before it is killed and its work done again."""
 
     def __post_init__(self) -> None:
-        for name, least in (("actors", 1), ("nodes_per_actor", 1), ("gpus_per_actor", 0), ("cpus_per_actor", 0)):
+        for name, least in LEAST.items():
             value = getattr(self, name)
             if value is not None and not value >= least:
-                raise InputError(f"{name}: {value} is not allowed; it must be at least {least}")
+                raise InputError(name, value, f"it must be at least {least}")
         if self.actors and self.nodes_per_actor:
-            raise InputError(f"nodes_per_actor: {self.nodes_per_actor} is not allowed beside actors: give one of them")
+            problem = "is not allowed together with actors"
+            raise InputError("nodes_per_actor", self.nodes_per_actor, hint="set only one of them", problem=problem)
         if self.gpus_per_actor and self.gpus_per_actor > 1 and self.gpus_per_actor % 1:
-            raise InputError(f"gpus_per_actor: {self.gpus_per_actor} is not allowed; above 1 it must be whole")
+            raise InputError("gpus_per_actor", self.gpus_per_actor, "above 1 it must be a whole number")
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What is free on a machine of the cluster."""
+    """What is free on one machine of the cluster; memory in bytes."""
 
     name: str
     cpus: float
@@ -56,14 +63,14 @@ class Machine:
 
 @dataclass(frozen=True)
 class Plan:
-    """One bundle of resources a GPU (or, without GPUs, an actor), and how many actors share each."""
+    """One bundle of resources per GPU (without GPUs, per actor), and how many actors share each."""
 
     bundles: tuple[dict[str, float], ...]
     actors_in: tuple[int, ...]
     cpus_per_actor: float
     gpus_per_actor: float
-    nodes_per_actor: int | None = None
-    cpu_fallback: bool = False
+    layout: Layout = Layout()
+    """What was asked for."""
 
     @property
     def actors(self) -> int:
@@ -71,14 +78,14 @@ class Plan:
 
     def describe(self) -> str:
         share = f"{self.gpus_per_actor:g} GPU" if self.gpus_per_actor else f"{self.cpus_per_actor:g} CPU"
-        return f"{self.actors} actor{'s' * (self.actors > 1)}, {share} each"
+        return f"{_counted(self.actors, 'actor')}, {share} each"
 
 
 def plan(layout: Layout, machines: Sequence[Machine], nodes: int, drawn: int) -> Plan:
     """Actors for `nodes` nodes, `drawn` of which train in a round.
 
-    Left to itself: every core, or every GPU, and no more actors than nodes train at once. One bundle a GPU, actors dealt
-    out so that every GPU carries the same number (give or take one).
+    By default every core or every GPU is used, with no more actors than nodes that train at once. There is one bundle
+    per GPU, and actors are dealt as evenly over the GPUs as the machines' cores and memory allow.
     """
     cpus, gpus = sum(m.cpus for m in machines), sum(math.floor(m.gpus) for m in machines)
     wanted = layout.actors or (math.ceil(nodes / layout.nodes_per_actor) if layout.nodes_per_actor else None)
@@ -93,18 +100,21 @@ def plan(layout: Layout, machines: Sequence[Machine], nodes: int, drawn: int) ->
     slots = [_slots(machine, cpus_per_actor, gpus_per_actor) for machine in machines]
     actors = wanted or max(1, min(sum(slots), drawn))
     if actors > sum(slots):
-        raise InputError(_refusal(layout, machines, actors, cpus_per_actor, gpus_per_actor, sum(slots), nodes))
+        lacks_gpus = gpus_per_actor > 0 and not any(machine.gpus for machine in machines)
+        nearest = "--gpus-per-actor 0" if lacks_gpus else _nearest(layout, sum(slots), nodes)
+        needs = [f"{cpus_per_actor:g} CPU", *([f"{gpus_per_actor:g} GPU"] if gpus_per_actor else [])]
+        raise _does_not_fit(layout, machines, actors, ", ".join(needs), nearest)
     if not gpus_per_actor:
         alone = ({"CPU": cpus_per_actor},) * actors
-        return Plan(alone, (1,) * actors, cpus_per_actor, 0.0, layout.nodes_per_actor, layout.cpu_fallback)
+        return Plan(alone, (1,) * actors, cpus_per_actor, 0.0, layout)
     dealt = _deal(machines, slots, actors, gpus_per_actor)
     size = max(1.0, gpus_per_actor)
     bundles = tuple({"GPU": size, "CPU": _round(count * cpus_per_actor)} for count in dealt)
-    return Plan(bundles, dealt, cpus_per_actor, gpus_per_actor, layout.nodes_per_actor, layout.cpu_fallback)
+    return Plan(bundles, dealt, cpus_per_actor, gpus_per_actor, layout)
 
 
 def _share(amounts: Sequence[float], actors: int) -> float:
-    """The largest share, at most 1, of which the amounts (of CPUs by machine, of each GPU) hold `actors`; 0 if none."""
+    """The largest share, at most 1, of which `actors` fit into the amounts (CPUs by machine, or GPUs); 0 if none."""
     low, high = 0, round(1 / SMALLEST_SHARE)
     while low < high:
         middle = (low + high + 1) // 2
@@ -118,7 +128,7 @@ def _round(amount: float) -> float:
 
 
 def _slots(machine: Machine, cpus_per_actor: float, gpus_per_actor: float) -> int:
-    """Actors that fit on a machine."""
+    """How many actors fit on a machine."""
     limits = [machine.memory / ACTOR_MEMORY, machine.cpus / cpus_per_actor + 1e-9]
     if gpus_per_actor >= 1:
         limits.append(machine.gpus // gpus_per_actor)
@@ -128,7 +138,7 @@ def _slots(machine: Machine, cpus_per_actor: float, gpus_per_actor: float) -> in
 
 
 def _deal(machines: Sequence[Machine], slots: Sequence[int], actors: int, gpus_per_actor: float) -> tuple[int, ...]:
-    """Actors on each GPU: always to the GPU with the fewest, on the machine with the fewest."""
+    """Actors on each GPU: the next always goes to the GPU with the fewest, on the machine with the fewest."""
     size = max(1.0, gpus_per_actor)
     gpus = [[0] * math.floor(machine.gpus // size) for machine in machines]
     for _ in range(actors):
@@ -138,19 +148,23 @@ def _deal(machines: Sequence[Machine], slots: Sequence[int], actors: int, gpus_p
     return tuple(count for machine in gpus for count in machine if count)
 
 
-def _refusal(
-    layout: Layout, machines: Sequence[Machine], actors: int, cpus: float, gpus: float, fitting: int, nodes: int
-) -> str:
-    there = (
-        f"{sum(m.cpus for m in machines):g} CPUs, {sum(m.gpus for m in machines):g} GPUs and "
-        f"{sum(m.memory for m in machines) / 1e9:.1f} GB are free on {len(machines)} machine{'s' * (len(machines) != 1)}"
-    )
-    needs = f"{cpus:g} CPU" + (f", {gpus:g} GPU" if gpus else "") + f" and {ACTOR_MEMORY / 1e6:.0f} MB each"
+def _nearest(layout: Layout, fitting: int, nodes: int) -> str:
+    """The options of the nearest layout with at most `fitting` actors."""
     if fitting == 0:
-        nearest = "--gpus-per-actor 0" if gpus and not any(m.gpus for m in machines) else "--in-process"
-    elif layout.nodes_per_actor:
-        nearest = f"--nodes-per-actor {math.ceil(nodes / fitting)}"
-    else:
-        nearest = f"--actors {fitting}"
+        return "--in-process"
+    return f"--nodes-per-actor {math.ceil(nodes / fitting)}" if layout.nodes_per_actor else f"--actors {fitting}"
+
+
+def _does_not_fit(layout: Layout, machines: Sequence[Machine], actors: int, needs: str, nearest: str) -> InputError:
+    """The error for a plan that does not fit; `needs` are the CPUs and GPUs of one actor."""
     field = "nodes_per_actor" if layout.nodes_per_actor else "actors" if layout.actors else "layout"
-    return f"{field}: {actors} actor{'s' * (actors > 1)} with {needs} do not fit; {there}; the nearest that fits: {nearest}"
+    wanted = f"{_counted(actors, 'actor')} with {needs} and {ACTOR_MEMORY / 1e6:.0f} MB{' each' * (actors > 1)}"
+    amounts = f"{sum(m.cpus for m in machines):g} CPUs, {sum(m.gpus for m in machines):g} GPUs"
+    memory = f"{sum(m.memory for m in machines) / 1e9:.1f} GB"
+    free = f"{amounts} and {memory} are free on {_counted(len(machines), 'machine')}"
+    problem = "do not fit" if actors > 1 else "does not fit"
+    return InputError(field, Shown(wanted), free, f"the nearest that fits: {nearest}", problem=problem)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"

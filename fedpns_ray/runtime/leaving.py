@@ -12,18 +12,18 @@ _leaving: list[Callable[[], None]] = []
 
 
 def leave_when_done(code: Callable[[], int | None]) -> None:
-    """Make the process end with `code()` as soon as Python is done with it; with None it ends as usual.
+    """Exit with `code()` once Python's exit handlers have run; with None the process ends normally.
 
-    The destructors of native libraries are left out. A thread of Ray's that exports metrics outlives `ray.shutdown()`; if
-    it wakes among them, a process that has done all its work dies of a segmentation fault (seen with Ray 2.60). Call this
-    first: functions that are registered with atexit later run before.
+    This skips the destructors of native libraries. A metrics thread of Ray outlives `ray.shutdown()`; if it wakes up
+    while they run, a process that has finished its work dies with a segmentation fault (seen with Ray 2.60). Call this
+    before anything else registers with atexit: handlers run in reverse order.
     """
 
     def leave() -> None:
         number = code()
         if number is None:
             return
-        with contextlib.suppress(OSError, ValueError):  # nobody reads any more
+        with contextlib.suppress(OSError, ValueError):  # whatever read the output is gone
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(number)
@@ -33,7 +33,7 @@ def leave_when_done(code: Callable[[], int | None]) -> None:
 
 
 def leave_first() -> None:
-    """Leave before, not after, what was registered with atexit since: Ray would take its time to leave a lost cluster."""
+    """Exit before the handlers that were registered later run: Ray's would take seconds to leave a lost cluster."""
     for leave in _leaving:
         atexit.unregister(leave)
         atexit.register(leave)

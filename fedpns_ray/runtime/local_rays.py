@@ -1,17 +1,15 @@
-"""Which Rays run on this machine, and which of them are private: started by a run for itself alone, gone when it ends."""
+"""The Rays on this machine, and which of them are private: started by one run for itself, gone when the run ends."""
 
 from __future__ import annotations
 
-import json
 import socket
 from typing import NamedTuple
 
-import psutil
-
-from fedpns_ray.errors import InputError
+from fedpns_ray.errors import InputError, Shown
+from fedpns_ray.runtime import ray_private
 
 PRIVATE = "fedpns-private"
-"""The label of the one machine of a private Ray."""
+"""The label of the single machine of a private Ray."""
 WHAT_TO_DO = "start a cluster with `ray start --head`, or leave --address out"
 
 
@@ -21,48 +19,36 @@ class Found(NamedTuple):
 
 
 def rays_here() -> set[Found]:
-    """By the command lines of raylets, where Ray's own `auto` looks, too.
-
-    Ray 2.60 writes `--gcs-address=` and `--labels=` there (services.start_raylet) and offers nothing that could be asked
-    without joining first. A raylet that is no longer found so is a Ray that `auto` does not find.
-    """
-    found = set()
-    for process in psutil.process_iter(["cmdline"]):
-        command = process.info["cmdline"] or [""]
-        if command[0].rpartition("/")[2] != "raylet":
-            continue
-        options = dict(word.lstrip("-").split("=", 1) for word in command[1:] if word.startswith("--") and "=" in word)
-        if address := options.get("gcs-address"):
-            found.add(Found(address, PRIVATE in json.loads(options.get("labels") or "{}")))
-    return found
+    """Every Ray with a raylet on this machine that is visible from this process."""
+    return {Found(address, PRIVATE in labels) for address, labels in ray_private.raylets_here()}
 
 
 def find_cluster() -> str:
-    """The address that `auto` means: as in Ray the cluster that `ray start` has noted, or any other; never a private one."""
-    from ray._private.services import find_bootstrap_address  # Ray 2.60: reads /tmp/ray/ray_current_cluster
-
-    found, noted = rays_here(), find_bootstrap_address(None)
+    """The address that `auto` means: as in Ray, that of the last `ray start` or any other; never a private Ray."""
+    found, last = rays_here(), ray_private.last_started()
     clusters = sorted(ray.address for ray in found if not ray.private)
     if clusters:
-        return str(noted) if noted in clusters else clusters[0]
+        return last if last in clusters else clusters[0]
     if found:
-        raise InputError(f"address: auto finds only the private Ray of another run on this machine; {WHAT_TO_DO}")
-    if noted:
-        return str(noted)
-    raise InputError(f"address: auto finds no Ray on this machine; {WHAT_TO_DO}")
+        problem = "finds only the private Ray of another run on this machine"
+        raise InputError("address", Shown("auto"), hint=WHAT_TO_DO, problem=problem)
+    if last:
+        return last
+    raise InputError("address", Shown("auto"), hint=WHAT_TO_DO, problem="finds no Ray on this machine")
 
 
-def refuse_private(address: str) -> None:
-    """What is written as localhost, Ray knows by the machine's address."""
+def check_joinable(address: str) -> None:
+    """Refuse a private Ray, even if named as localhost, which Ray resolves to the machine's address."""
     host, _, port = address.rpartition(":")
     for ray in rays_here():
         its_host, _, its_port = ray.address.rpartition(":")
         if ray.private and port == its_port and _address_of(host) in ("127.0.0.1", _address_of(its_host)):
-            raise is_private(address)
+            raise private_ray_error(address)
 
 
-def is_private(address: str) -> InputError:
-    return InputError(f"address: {address} is the private Ray of another run, which ends with it; {WHAT_TO_DO}")
+def private_ray_error(address: str) -> InputError:
+    problem = "is the private Ray of another run and ends with it"
+    return InputError("address", Shown(address), hint=WHAT_TO_DO, problem=problem)
 
 
 def _address_of(host: str) -> str:

@@ -21,10 +21,10 @@ from fedpns_ray.runtime.hardware import hardware
 
 
 def assigned_device(cpu_fallback: bool) -> str:
-    """Where torch works in this process: the GPU that Ray assigned, if it assigned one.
+    """The device torch uses in this process: the GPU if Ray assigned one.
 
-    A GPU that torch cannot use is refused: training would silently go on at a fraction of the speed. With `cpu_fallback`
-    it is allowed, and the summary names the device.
+    A GPU that torch cannot use is refused, since training would silently continue on the CPU at a fraction of the
+    speed. `cpu_fallback` allows it, and the summary names the device.
     """
     if not ray.get_gpu_ids():
         return "cpu"
@@ -32,17 +32,16 @@ def assigned_device(cpu_fallback: bool) -> str:
         return "cuda"
     if cpu_fallback:
         return "cpu"
-    raise InputError(
-        f"gpus: a share of a GPU is assigned on {socket.gethostname()}, but torch sees no CUDA there; install a CUDA "
-        "build of torch and its driver, ask for no GPU (gpus_per_actor or gpus_per_trial 0), or set cpu_fallback"
-    )
+    problem = f"a share of a GPU is assigned on {socket.gethostname()}, but torch sees no CUDA there"
+    remedies = "ask for no GPU (gpus_per_actor or gpus_per_trial 0), or set cpu_fallback"
+    raise InputError("gpus", hint=f"install a CUDA build of torch and its driver, {remedies}", problem=problem)
 
 
 @ray.remote
 class NodeActor:
-    """One worker in a process of its own, with one torch thread and the device that Ray assigned.
+    """One worker in its own process, with one torch thread and the device that Ray assigned.
 
-    It keeps nothing between calls, so it may die, be restarted elsewhere, and be asked again.
+    It keeps no state between calls, so it may die, restart elsewhere and be asked again.
     """
 
     def __init__(self, experiment: Experiment, population: Population, cpu_fallback: bool) -> None:
@@ -52,14 +51,14 @@ class NodeActor:
 
     @property
     def _worker(self) -> Worker:
-        """Made by the first call: an error in an actor's constructor would reach nobody as itself."""
+        """Built by the first call: an error in an actor's constructor would not reach the caller as itself."""
         if self._made is None:
             with blamed_on(self._experiment.user_packages):
                 self._made = Worker(self._experiment, self._population, assigned_device(self._cpu_fallback))
         return self._made
 
     def describe(self) -> dict[str, Any]:
-        """Where this actor is, once it is ready."""
+        """Where this actor runs; answers once it is ready."""
         device = self._worker.device
         return {
             "hardware": hardware(device),
@@ -70,6 +69,6 @@ class NodeActor:
         }
 
     def answer(self, weights: Vector, share: Work) -> Answer:
-        """To this actor's share of a piece of work; the weights come beside it, from the object store if they are large."""
+        """The answer to this actor's share of the work; the weights come separately, through Ray's object store."""
         with blamed_on(self._experiment.user_packages):
             return self._worker.answer(replace(share, weights=weights))

@@ -2,64 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import ray
+from ray.exceptions import GetTimeoutError
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from fedpns_ray.core.training import Worker
 from fedpns_ray.data import Population
+from fedpns_ray.errors import LostError
 from fedpns_ray.experiment import Experiment
-from fedpns_ray.runtime.actor_group import ActorGroup, answers
+from fedpns_ray.runtime.actor_group import FETCHED_WITHIN, ActorGroup, answers
+from fedpns_ray.runtime.deadlines import Deadline
 from fedpns_ray.runtime.dealer import Dealer
 from fedpns_ray.runtime.driver import Driver, Recording, begun
 from fedpns_ray.runtime.hardware import merged
 from fedpns_ray.runtime.layout import Plan
 from fedpns_ray.runtime.node_actor import NodeActor
 
+logger = logging.getLogger(__name__)
+
+STARTED_WITHIN = 300.0
+"""Seconds for node actors to start: they import torch and get their data."""
+
 
 @dataclass(frozen=True)
 class Place:
-    """Where the actors of a run live."""
+    """Where the actors of a run are placed."""
 
     plan: Plan
     placement: PlacementGroup
     name: str
-    """Of the run, which its actors carry in theirs."""
+    """The run's name, which begins the names of its actors."""
 
 
 @contextmanager
-def on_node_actors(
-    experiment: Experiment,
-    population: Any,
-    place: Place,
-    recording: Recording,
-    say: Callable[[str], None],
-) -> Iterator[Driver]:
-    """A run that actors answer; they are gone afterwards. `population` is a reference: it is stored once a machine."""
+def on_node_actors(experiment: Experiment, population: Any, place: Place, recording: Recording) -> Iterator[Driver]:
+    """A run that actors answer; they are killed afterwards. `population` is a reference: stored once per machine."""
     actors = _start(experiment, population, place)
     try:
-        hosts = answers([actor.describe.remote() for actor in actors])
+        hosts = _described(actors)
         if any(host["without_cuda"] for host in hosts):
-            say("GPUs are assigned, but torch sees no CUDA: nodes train on the CPU, as cpu_fallback allows")
-        data: Population = ray.get(population)
+            logger.warning("GPUs are assigned, but torch sees no CUDA: nodes train on the CPU, as cpu_fallback allows")
+        data: Population = ray.get(population, timeout=FETCHED_WITHIN)
         worker = Worker(experiment, data)
         costs = data.sizes.astype(np.float64) * experiment.epochs
-        dealer = Dealer(ActorGroup(actors, say), worker, costs, place.plan.nodes_per_actor)
+        group = ActorGroup(actors, Deadline(place.plan.layout.patience, simulated_delay(experiment)))
+        dealer = Dealer(group, worker, costs, place.plan.layout.nodes_per_actor)
         hardware = merged(host["hardware"] for host in hosts)
-        yield Driver(begun(experiment, data, worker), data, dealer.answer, hardware, recording)
+        driver = Driver(begun(experiment, data, worker), data, dealer.answer, hardware, recording)
+        driver.faults = group.faults
+        yield driver
     finally:
         for actor in actors:
             ray.kill(actor)
 
 
+def _described(actors: Sequence[Any]) -> list[dict[str, Any]]:
+    """Every actor's description of itself, once it has started."""
+    try:
+        described: list[dict[str, Any]] = answers([actor.describe.remote() for actor in actors], STARTED_WITHIN)
+        return described
+    except GetTimeoutError:
+        raise LostError(f"{len(actors)} node actors did not start within {STARTED_WITHIN:.0f} s") from None
+
+
+def simulated_delay(experiment: Experiment) -> float:
+    """Seconds that slow nodes add to a round, at most: one actor may train all of them, one after another."""
+    return experiment.slow_seconds * experiment.trained_per_round if experiment.slow_fraction else 0.0
+
+
 def _start(experiment: Experiment, population: Any, place: Place) -> list[Any]:
-    """Every actor in its bundle; those in one bundle share its GPU."""
+    """Start all actors, each in its bundle; actors in one bundle share its GPU."""
     plan = place.plan
     homes = [bundle for bundle, count in enumerate(plan.actors_in) for _ in range(count)]
     return [
@@ -69,6 +89,6 @@ def _start(experiment: Experiment, population: Any, place: Place) -> list[Any]:
             num_gpus=plan.gpus_per_actor,
             max_restarts=-1,
             scheduling_strategy=PlacementGroupSchedulingStrategy(place.placement, placement_group_bundle_index=bundle),
-        ).remote(experiment, population, plan.cpu_fallback)
+        ).remote(experiment, population, plan.layout.cpu_fallback)
         for k, bundle in enumerate(homes)
     ]

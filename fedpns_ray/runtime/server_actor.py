@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +12,10 @@ import ray
 import torch
 from ray.util.metrics import Gauge
 
-from fedpns_ray.core.run import Record
 from fedpns_ray.experiment import Experiment
+from fedpns_ray.records.record import Record
 from fedpns_ray.records.result import Result
-from fedpns_ray.runtime.driver import Recording, follow
+from fedpns_ray.runtime.driver import Following, Recording, follow
 from fedpns_ray.runtime.news import News, Newsroom
 from fedpns_ray.runtime.node_actors import Place, on_node_actors
 
@@ -23,9 +24,10 @@ from fedpns_ray.runtime.node_actors import Place, on_node_actors
 class ServerActor:
     """Owns a run. `run` works in one thread while `news` and `stop` answer in others.
 
-    What those threads share is the newsroom, which has a lock, and the stop event; everything else belongs to `run`.
+    These threads share the newsroom, which has a lock, and the stop event; everything else belongs to `run`.
 
-    If its process is lost, Ray starts it again; whoever follows it calls `run` again, which resumes from the folder's checkpoint.
+    If its process is lost, Ray restarts it; the driver process then calls `run` again, which resumes from the
+    checkpoint in the run folder.
     """
 
     def __init__(self, experiment: Experiment, place: Place, recording: Recording) -> None:
@@ -33,23 +35,28 @@ class ServerActor:
         self._experiment, self._place, self._recording = experiment, place, recording
         self._stop = threading.Event()
         self._newsroom = Newsroom()
-        self._tell_gauges = _gauges(place.name)
+        self._set_gauges = _gauges(place.name)
 
-    def run(self, population: list[Any]) -> Result | None:
-        """`population` is a reference within a list, so that it is passed on as a reference."""
+    def run(self, population: list[Any], reported: int | None = None, faults: Sequence[str] = ()) -> Result | None:
+        """`population` is a reference within a list, so that it is passed on as a reference.
+
+        `reported` is the last round that was reported, if a former process of the server was lost, and `faults` are
+        what went wrong with it, for the next record.
+        """
         (reference,) = population
         place = self._place
         if ray.get_runtime_context().was_current_actor_reconstructed:  # the old actors may still be there
             place = replace(place, name=f"{place.name}, restarted in {os.getpid()}")
-        with on_node_actors(self._experiment, reference, place, self._recording, self._newsroom.say) as driver:
-            return follow(driver, self._on_round, self._stop.is_set)
+        with self._newsroom, on_node_actors(self._experiment, reference, place, self._recording) as driver:
+            driver.faults.extend(faults)
+            return follow(driver, Following(self._on_round, self._stop.is_set), reported)
 
     def _on_round(self, record: Record) -> None:
         self._newsroom.add(record)
-        self._tell_gauges(record)
+        self._set_gauges(record)
 
     def news(self, after: int) -> News:
-        """Records of the rounds after this one, and messages since the last call."""
+        """Records of the rounds after this one, and log messages since the last call."""
         return self._newsroom.since(after)
 
     def pid(self) -> int:
@@ -59,7 +66,7 @@ class ServerActor:
         self._stop.set()
 
 
-def _gauges(run: str) -> Any:
+def _gauges(run: str) -> Callable[[Record], None]:
     """Round, accuracy and seconds by phase as Ray metrics, for the dashboard and Prometheus."""
     round_, accuracy, seconds = (
         Gauge("fedpns_round", "rounds done", ("run",)),
@@ -67,11 +74,11 @@ def _gauges(run: str) -> Any:
         Gauge("fedpns_seconds", "seconds of a round, by phase", ("run", "phase")),
     )
 
-    def tell(record: Record) -> None:
-        round_.set(record["round"], {"run": run})
-        if record["test_accuracy"] is not None:
-            accuracy.set(record["test_accuracy"], {"run": run})
-        for phase, spent in record["seconds_by_phase"].items():
+    def update(record: Record) -> None:
+        round_.set(record.round, {"run": run})
+        if record.test_accuracy is not None:
+            accuracy.set(record.test_accuracy, {"run": run})
+        for phase, spent in record.seconds_by_phase.items():
             seconds.set(spent, {"run": run, "phase": phase})
 
-    return tell
+    return update

@@ -1,183 +1,23 @@
-"""The registry: every selection, objective, aggregation and named strategy, with its parameters.
+"""Published methods, one per file, and what is needed to write another one."""
 
-The command line, the configuration, the studies and the documentation read from here. A new part is one file, one
-class and one line in `PARTS`; a part of your own needs no line: name it by its import path (`mypkg.mod:MyPart`).
-"""
-
-from __future__ import annotations
-
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, get_args
-
-from fedpns_ray.core.interfaces import Aggregation, Nodes, Objective, Outcome, Part, Selection, Strategy, Updates
-from fedpns_ray.core.user_code import import_path
-from fedpns_ray.errors import InputError
-from fedpns_ray.strategies.bn2 import BestChannelLargestNormSelection, BestChannelSelection, LargestNormSelection
-from fedpns_ray.strategies.cmfl import RelevantSelection
-from fedpns_ray.strategies.fedadp import AdaptiveAggregation
-from fedpns_ray.strategies.fedavg import HalfSelection, MeanAggregation, PlainObjective, RandomSelection
-from fedpns_ray.strategies.fedavg_full import AllNodesAggregation
-from fedpns_ray.strategies.fedcs import DeadlineSelection
-from fedpns_ray.strategies.fedprox import ProximalObjective
-from fedpns_ray.strategies.importance_latency import ImportanceLatencySelection
-from fedpns_ray.strategies.norm_sampling import NormSamplingSelection
-from fedpns_ray.strategies.oort import OortSelection
-from fedpns_ray.strategies.optimal_aggregation import OptimalAggregation
-from fedpns_ray.strategies.optimal_sampling import OptimalSamplingSelection
-from fedpns_ray.strategies.pns import ProbabilisticSelection
-from fedpns_ray.strategies.power_of_choice import PowerOfChoiceSelection
+from fedpns_ray.core.interfaces import (
+    Aggregation,
+    CheckLoss,
+    Nodes,
+    Objective,
+    Outcome,
+    Part,
+    Probe,
+    Selection,
+    Strategy,
+    Updates,
+    Vector,
+    average,
+)
+from fedpns_ray.core.quantity import Quantity
+from fedpns_ray.strategies.preset import Preset
 
 __all__ = [
-    "Aggregation", "KINDS", "Nodes", "Objective", "Outcome", "PARTS", "PRESETS", "Part", "Preset", "Selection",
-    "Strategy", "Updates", "assemble", "find_part", "find_preset", "import_path", "known_parameters", "parameters_of",
-    "registered_name",
+    "Aggregation", "CheckLoss", "Nodes", "Objective", "Outcome", "Part", "Preset", "Probe", "Quantity", "Selection",
+    "Strategy", "Updates", "Vector", "average",
 ]  # fmt: skip
-
-KINDS: dict[str, type[Part]] = {"selection": Selection, "objective": Objective, "aggregation": Aggregation}
-
-PARTS: dict[str, dict[str, type[Part]]] = {
-    "selection": {
-        part.name: part
-        for part in (
-            RandomSelection,
-            HalfSelection,
-            ProbabilisticSelection,
-            LargestNormSelection,
-            BestChannelSelection,
-            BestChannelLargestNormSelection,
-            RelevantSelection,
-            PowerOfChoiceSelection,
-            NormSamplingSelection,
-            OptimalSamplingSelection,
-            ImportanceLatencySelection,
-            DeadlineSelection,
-            OortSelection,
-        )
-    },
-    "objective": {part.name: part for part in (PlainObjective, ProximalObjective)},
-    "aggregation": {
-        part.name: part for part in (MeanAggregation, OptimalAggregation, AllNodesAggregation, AdaptiveAggregation)
-    },
-}
-
-
-@dataclass(frozen=True)
-class Preset:
-    """A published method: three parts under one name. A part is a registered name, an import path, or a class."""
-
-    what: str
-    selection: str | type[Part] = "random"
-    objective: str | type[Part] = "plain"
-    aggregation: str | type[Part] = "mean"
-
-    def __post_init__(self) -> None:
-        """Configurations hold names: a class is known by its import path."""
-        for kind in KINDS:
-            part = getattr(self, kind)
-            if isinstance(part, type):
-                object.__setattr__(self, kind, _name_of(kind, part))
-
-    @property
-    def parts(self) -> dict[str, str]:
-        return {kind: str(getattr(self, kind)) for kind in KINDS}
-
-
-def _name_of(kind: str, part: type[Part]) -> str:
-    registered = PARTS[kind].get(getattr(part, "name", ""))
-    return part.name if registered is part else f"{part.__module__}:{part.__qualname__}"
-
-
-PRESETS: dict[str, Preset] = {
-    "fedavg": Preset("random draw, mean over the drawn nodes (III-B)"),
-    "fedavg-full": Preset("all nodes count, by data size (McMahan 2017, footnote to (5))", aggregation="all-nodes"),
-    "optimal-aggregation": Preset("random draw, adverse updates excluded (Algorithm 1)", aggregation="optimal"),
-    "fedpns": Preset("labelled nodes are drawn less often (Algorithm 2)", selection="pns", aggregation="optimal"),
-    "fedprox": Preset("a proximal term in local training, fewer epochs on slow nodes (Li 2018)", objective="proximal"),
-    "fedadp": Preset("weights from the angle to the global gradient (Wu and Wang 2021)", aggregation="adaptive"),
-    "cmfl": Preset("updates against the last global update are withheld (Wang 2019)", selection="relevant"),
-    "power-of-choice": Preset("of d candidates, the highest losses train (Cho 2020)", selection="power-of-choice"),
-    "norm-sampling": Preset("probability by update norm (Chen 2021, its norm term)", selection="norm-sampling"),
-    "optimal-sampling": Preset("unbiased sampling of least variance (Chen 2020)", selection="optimal-sampling"),
-    "importance-latency": Preset(
-        "probability by update norm and upload time (Ren 2020)", selection="importance-latency"
-    ),
-    "fedcs": Preset("the most nodes that meet a deadline (Nishio and Yonetani 2019)", selection="deadline"),
-    "bn2": Preset("many train, the largest updates are aggregated (V-D)", selection="largest-norm"),
-    "bc": Preset("the best channels train and send (Amiri 2021)", selection="best-channel"),
-    "bc-bn2": Preset("of the best channels, the largest updates (Amiri 2021)", selection="best-channel-largest-norm"),
-    "oort": Preset("utility from loss and speed, with exploration (Lai 2021)", selection="oort"),
-}
-
-
-def registered_name(thing: Any) -> str:
-    """Of a preset or a part's class in the registry; empty for others."""
-    known = {**PRESETS, **{name: part for parts in PARTS.values() for name, part in parts.items()}}
-    return next((name for name, one in known.items() if one is thing), "")
-
-
-def find_preset(name: str) -> Preset:
-    if name in PRESETS:
-        return PRESETS[name]
-    if ":" in name:
-        found = import_path(name, "strategy")
-        if isinstance(found, Preset):
-            return found
-        for kind, base in KINDS.items():
-            if isinstance(found, type) and issubclass(found, base):  # one part of your own; the others are FedAvg's
-                return replace(PRESETS["fedavg"], what=(found.__doc__ or name).strip().splitlines()[0], **{kind: name})
-        raise InputError(f"strategy: {name} is neither a fedpns_ray.strategies.Preset nor a part's class")
-    raise InputError(f"strategy: {name!r} is unknown; there are {', '.join(PRESETS)}, or package.module:MyStrategy")
-
-
-def find_part(kind: str, name: str) -> type[Part]:
-    if name in PARTS[kind]:
-        return PARTS[kind][name]
-    if ":" in name:
-        part = import_path(name, kind)
-        if isinstance(part, type) and issubclass(part, KINDS[kind]):
-            return part
-        raise InputError(f"{kind}: {name} is not a subclass of fedpns_ray.strategies.{KINDS[kind].__name__}")
-    raise InputError(f"{kind}: {name!r} is unknown; there are {', '.join(PARTS[kind])}, or package.module:Class")
-
-
-def parameters_of(parts: Mapping[str, str]) -> dict[str, type[Part]]:
-    """Parameter name → the part that takes it, for a choice of parts (kind → name)."""
-    takers: dict[str, type[Part]] = {}
-    for kind in KINDS:
-        part = find_part(kind, parts[kind])
-        for field in part.model_fields:
-            if field in takers:
-                raise InputError(
-                    f"{kind}: {parts[kind]!r} is not allowed; {takers[field].name} has a parameter {field} too"
-                )
-            takers[field] = part
-    return takers
-
-
-def known_parameters() -> dict[str, list[type[Part]]]:
-    """Every parameter of every registered part, with the parts that take it."""
-    known: dict[str, list[type[Part]]] = {}
-    for parts in PARTS.values():
-        for part in parts.values():
-            for field in part.model_fields:
-                known.setdefault(field, []).append(part)
-    return known
-
-
-def describe_default(part: type[Part], parameter: str) -> str:
-    """`2.0`, or `mean (mean|sum)` where there is a choice."""
-    field = part.model_fields[parameter]
-    choices = get_args(field.annotation)
-    allowed = f" ({'|'.join(map(str, choices))})" if choices and isinstance(choices[0], str) else ""
-    return f"{field.default}{allowed}"
-
-
-def assemble(parts: Mapping[str, str], parameters: Mapping[str, Any]) -> Strategy:
-    """The strategy that these parts and parameters describe, before its first round."""
-
-    def make(kind: str) -> Any:
-        part = find_part(kind, parts[kind])
-        return part(**{key: value for key, value in parameters.items() if key in part.model_fields})
-
-    return Strategy(make("selection"), make("objective"), make("aggregation"))

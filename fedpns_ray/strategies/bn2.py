@@ -1,8 +1,8 @@
-"""BN2, BC and BC-BN2 (Amiri et al. 2021): scheduled by update norm, by channel, by both.
+"""BN2, BC and BC-BN2 (Amiri et al. 2021): scheduling by update norm, by channel, or by both.
 
 BN2 is as Section V-D of the FedPNS paper runs it. The number of bits that a scheduled node can send is not modelled:
-every update is sent whole, and a poor channel makes it late instead of coarse. So their BN2-C, which ranks by the norm
-of what the channel leaves of an update, would be BN2 here.
+every update is sent in full, and a poor channel makes it late instead of coarse. So their BN2-C, which ranks by the
+norm of what the channel leaves of an update, would be BN2 here.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class LargestNormSelection(CandidateSelection):
 class BestChannelSelection(Selection):
     """The |S_t| nodes with the largest channel gain |h_i|^2 of this round train and send (needs devices).
 
-    Their channels all come from one distribution, so that every node has its turn: as in the paper, the fade alone is
-    looked at, not what a node's own uplink makes of it.
+    All channels come from one distribution, so every node gets its turn: as in the paper, only the fading counts,
+    not the node's own uplink.
     """
 
     name = "best-channel"
@@ -46,7 +46,7 @@ class BestChannelSelection(Selection):
 class BestChannelLargestNormSelection(CandidateSelection):
     """Of the K_c nodes with the best channels, the |S_t| with the largest ||g_i|| send their updates (needs devices).
 
-    K_c is `candidates`. In the paper every node trains, but only those K_c can be scheduled: the others need not.
+    K_c is `candidates`. In the paper every node trains, but only those K_c can be scheduled; here only they train.
     """
 
     name = "best-channel-largest-norm"
@@ -64,4 +64,4 @@ class BestChannelLargestNormSelection(CandidateSelection):
 
 def _refuse_constant(nodes: Nodes, part: str) -> None:
     if not nodes.needed_devices(part).fading:
-        raise InputError(f"device_fading: 'none' is not allowed; {part} goes by how channels fade")
+        raise InputError("device_fading", "none", f"{part} chooses by how channels fade")

@@ -1,4 +1,4 @@
-"""What several methods share: many nodes train and report, few are asked for their updates."""
+"""Shared by several methods: many nodes train and report, few are asked for their updates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedpns_ray.strategies.fedavg import uniform
 
 
 class CandidateSelection(Selection):
-    """|M| nodes drawn uniformly train, and each reports the norm of its update; `sift` says who sends it."""
+    """|M| nodes drawn uniformly train, and each reports the norm of its update; `sift` decides which are sent."""
 
     reports: ClassVar[int] = 1
     candidates: PositiveInt = 20
@@ -27,10 +27,8 @@ class CandidateSelection(Selection):
 
     def begin(self, nodes: Nodes) -> None:
         if not nodes.per_round <= self.candidates <= nodes.count:
-            raise InputError(
-                f"candidates: {self.candidates} is not allowed; "
-                f"it must be between {nodes.per_round} (drawn a round) and {nodes.count} (nodes)"
-            )
+            allowed = f"it must be between {nodes.per_round} (drawn per round) and {nodes.count} (nodes)"
+            raise InputError("candidates", self.candidates, allowed)
         self._nodes = nodes
 
     def draw(self, rng: np.random.Generator, probe: Probe) -> Sequence[int]:
@@ -42,9 +40,9 @@ class CandidateSelection(Selection):
 
 
 def weighted_norms(updates: Updates) -> NDArray[np.float64]:
-    """||psi_i delta_i|| with psi_i, the node's part of all samples of those that returned.
+    """||psi_i delta_i|| with psi_i, the node's fraction of the samples of all nodes that returned.
 
-    A norm that is no number, of a node whose training diverged, is taken as 0.
+    A norm that is not finite, of a node whose training diverged, is taken as 0.
     """
     return np.nan_to_num(updates.norms(), nan=0.0, posinf=0.0) * updates.sizes / updates.sizes.sum()
 

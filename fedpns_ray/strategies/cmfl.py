@@ -13,19 +13,19 @@ from fedpns_ray.strategies.fedavg import RandomSelection
 
 
 class RelevantSelection(RandomSelection):
-    """Of the nodes drawn uniformly, those send whose relevance e(u, u') is at least the threshold.
+    """Of the nodes drawn uniformly, those whose relevance e(u, u') reaches the threshold send their updates.
 
-    e(u, u') is the share of parameters in which the update u has the sign of u', the last global update. The threshold
-    falls with 1 / sqrt(t) from v; replications of the paper begin at 0.6 to 0.8, and here it is 0.8. A constant threshold
-    near the half that chance gives can withhold everything for good, where nodes hold one label each. Until there has
-    been a global update, everybody sends. In the paper all of K train in every round; here those that are drawn. A drawn
-    node is sent the model and u'.
+    e(u, u') is the fraction of parameters in which the update u has the sign of u', the last global update. The
+    threshold falls as v / sqrt(t); replications of the paper start at 0.6 to 0.8, and the default here is 0.8. A
+    constant threshold near one half, the value of chance, can withhold every update forever where nodes hold one label
+    each. Until there has been a global update, all nodes send. In the paper all of K train in every round; here only
+    the drawn nodes do. A drawn node is sent the model and u'.
     """
 
     name = "relevant"
     downloads: ClassVar[int] = 2
     relevance: float = Field(0.8, ge=0, le=1)
-    """The threshold v of round 1: the least share of equal signs."""
+    """The threshold v of round 1: the least fraction of equal signs."""
     relevance_decay: Literal["none", "sqrt"] = "sqrt"
     """How the threshold falls with the round: not at all, or v / sqrt(t)."""
     _last: NDArray[np.float32]
@@ -42,7 +42,7 @@ class RelevantSelection(RandomSelection):
         return updates.subset(np.flatnonzero(relevance(updates, self._last) >= threshold).tolist())
 
     def learn(self, updates: Updates, outcome: Outcome) -> None:
-        """A round in which nobody sent leaves the last global update as it is."""
+        """A round in which no node sent leaves the last global update as it is."""
         self._round += 1
         if outcome.aggregated and outcome.step is not None:
             self._last = outcome.step

@@ -1,4 +1,4 @@
-"""FedAdp (Wu and Wang 2021): a node counts for more the smaller the angle between its gradient and the global one."""
+"""FedAdp (Wu and Wang 2021): the smaller the angle between a node's gradient and the global one, the more it weighs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from fedpns_ray.core.interfaces import Aggregation, CheckLoss, Nodes, Outcome, Updates, Vector, average
+from fedpns_ray.core.quantity import Quantity
+
+SHARES = Quantity("shares", "weights of the updates", per="update")
 
 
 class AdaptiveAggregation(Aggregation):
-    """Weights D_i exp(f(theta_i)), normalised, of the smoothed angle theta_i between local and global gradient.
+    """Weights D_i exp(f(theta_i)), normalised, from the smoothed angle theta_i between local and global gradient.
 
     The global gradient is the mean of the local ones, weighted by data size. The paper smooths over rounds, with all
     nodes in each of them: theta_i(t) = ((t - 1) theta_i(t - 1) + theta) / t. Where only some nodes are drawn, t counts
@@ -18,6 +21,7 @@ class AdaptiveAggregation(Aggregation):
     """
 
     name = "adaptive"
+    quantities = (SHARES,)
     gompertz: float = Field(5.0, gt=0, le=50)
     """alpha of the Gompertz function: how sharply the contribution falls where the angle passes 1 rad."""
     _angles: NDArray[np.float64]
@@ -32,7 +36,7 @@ class AdaptiveAggregation(Aggregation):
         self._angles[at] += (angles(updates) - self._angles[at]) / self._times[at]
         raw = updates.sizes * np.exp(contribution(self._angles[at], self.gompertz))
         shares = raw / raw.sum()
-        notes = {"shares": [float(f"{share:.9g}") for share in shares]}
+        notes = {SHARES.key: [float(f"{share:.9g}") for share in shares]}
         return Outcome(average(weights, updates.deltas, shares), aggregated=updates.node_ids, notes=notes)
 
 

@@ -1,4 +1,4 @@
-"""FedAvg with partial participation (Section III-B): a random draw, plain local SGD, the mean of the drawn."""
+"""FedAvg with partial participation (Section III-B): a random draw, plain local SGD, the mean over the drawn nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fedpns_ray.core.interfaces import (
     Vector,
     average,
 )
-from fedpns_ray.errors import InputError
+from fedpns_ray.errors import InputError, Shown
 
 
 class RandomSelection(Selection):
@@ -44,10 +44,8 @@ class HalfSelection(Selection):
     def begin(self, nodes: Nodes) -> None:
         half, iid = nodes.per_round // 2, int(nodes.iid.sum())
         if nodes.per_round - half > iid or half > nodes.count - iid:
-            raise InputError(
-                f"selection: half draws {nodes.per_round - half} i.i.d. and {half} other nodes a round; "
-                f"there are {iid} and {nodes.count - iid}"
-            )
+            wanted = f"draws {nodes.per_round - half} i.i.d. and {half} other nodes per round"
+            raise InputError("selection", Shown("half"), f"there are {iid} and {nodes.count - iid}", problem=wanted)
         self._nodes = nodes
 
     def draw(self, rng: np.random.Generator, probe: Probe) -> Sequence[int]:
@@ -57,14 +55,14 @@ class HalfSelection(Selection):
 
 
 def uniform(rng: np.random.Generator, among: NDArray[np.int64], size: int) -> list[int]:
-    """`size` distinct nodes out of `among`, all alike."""
+    """`size` distinct nodes out of `among`, all equally likely."""
     return [int(node) for node in rng.choice(among, size=size, replace=False)]
 
 
 def by_probability(rng: np.random.Generator, p: NDArray[np.float64], size: int) -> list[int]:
-    """`size` distinct positions by p, one draw after another. Where fewer have p > 0: all of those, the rest uniformly.
+    """`size` distinct positions, drawn one after another by p. If fewer have p > 0: all of those, the rest uniformly.
 
-    A p that is no number, such as the norm of a node whose training diverged, is as good as 0.
+    A p that is not finite, such as the norm of a node whose training diverged, counts as 0.
     """
     positive = (p > 0) & np.isfinite(p)
     possible = np.flatnonzero(positive)
@@ -81,7 +79,7 @@ class PlainObjective(Objective):
 
 
 class MeanAggregation(Aggregation):
-    """(5): the mean of the updates, every node weighing the same, unless the selection gives them other shares."""
+    """(5): the mean of the updates, all weighted equally unless the selection sets shares."""
 
     name = "mean"
 

@@ -8,9 +8,8 @@ from fedpns_ray.core.interfaces import Aggregation, CheckLoss, Nodes, Outcome, U
 class AllNodesAggregation(Aggregation):
     """w = sum over S_t of psi_i w_i + sum over the others of psi_i w, with psi_i = D_i over the samples of all of K.
 
-    The footnote writes updates where models are meant. A node that was not drawn, or did not return, stands for the
-    old model. So w moves by the sum of psi_i delta_i over
-    those that did: with equal nodes, c times the mean.
+    The footnote writes updates where models are meant. A node that was not drawn, or did not return, contributes
+    the old model. So w moves by the sum of psi_i delta_i over those that returned: with equal nodes, c times the mean.
     """
 
     name = "all-nodes"

@@ -14,30 +14,33 @@ from fedpns_ray.strategies.fedavg import uniform
 
 
 class DeadlineSelection(Selection):
-    """Some nodes, drawn uniformly, say what they need; the greedy of the paper takes as many as fit (needs devices).
+    """Nodes drawn uniformly report what they need; the paper's greedy algorithm takes as many as fit (needs devices).
 
-    Uploads are planned one after another, as in the paper; in the simulated time they happen side by side, so what fits
-    the plan fits the round. What the server is told of resources is not counted as traffic. The times to distribute the model, to select and to
-    aggregate are taken as 0. How many train follows from the deadline, not from |S_t|.
+    Uploads are planned one after another, as in the paper; in simulated time they happen in parallel, so what fits the
+    plan fits the round. Reports of resources are not counted as traffic. The times to distribute the model, to select
+    and to aggregate are taken as 0. How many nodes train follows from the deadline, not from |S_t|.
     """
 
     name = "deadline"
     choices: PositiveInt = 20
     """Nodes that are asked each round."""
     deadline: NonNegativeFloat = 0.0
-    """T_round, seconds a round may take; 0 is what |S_t| median nodes need."""
+    """T_round, the seconds that a round may take; 0 means as long as |S_t| median nodes need."""
     _nodes: Nodes
     _deadline: float
+
+    def trains(self, per_round: int) -> int:
+        return self.choices
 
     def begin(self, nodes: Nodes) -> None:
         devices = nodes.needed_devices(self.name)
         if self.choices > nodes.count:
-            raise InputError(f"choices: {self.choices} is not allowed; there are {nodes.count} nodes")
+            raise InputError("choices", self.choices, f"there are {nodes.count} nodes")
         train, upload = devices.samples / devices.speed, devices.payload / devices.uplink
         least = float((train + upload).min())
         self._deadline = self.deadline or float(np.median(train) + nodes.per_round * np.median(upload))
         if self._deadline <= least:
-            raise InputError(f"deadline: {self.deadline:g} is not allowed; the fastest node needs {least:.3g} s")
+            raise InputError("deadline", self.deadline, f"the fastest node needs {least:.3g} s")
         self._nodes = nodes
 
     def draw(self, rng: np.random.Generator, probe: Probe) -> Sequence[int]:
@@ -47,9 +50,9 @@ class DeadlineSelection(Selection):
 
 
 def greedy(train: NDArray[np.float64], upload: NDArray[np.float64], deadline: float) -> list[int]:
-    """The paper's client selection: always the node that adds the least time; it is kept if the deadline still holds.
+    """The paper's client selection: always the node that adds the least time, kept if the deadline is still met.
 
-    A node that is done training at t_UD and uploads after the nodes before it, who are done at Theta, adds t_UL +
+    A node that finishes training at t_UD and uploads after the nodes before it, which finish at Theta, adds t_UL +
     max(0, t_UD - Theta). A tie goes to the lower position.
     """
     left, kept, elapsed = list(range(len(train))), [], 0.0

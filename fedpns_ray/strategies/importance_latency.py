@@ -1,4 +1,4 @@
-"""Scheduling by importance and channel (Ren et al. 2020): large updates over fast uplinks, and still unbiased."""
+"""Scheduling by importance and channel (Ren et al. 2020): large updates over fast uplinks, still unbiased."""
 
 from __future__ import annotations
 
@@ -12,22 +12,21 @@ from fedpns_ray.core.interfaces import Nodes, Updates
 from fedpns_ray.strategies.candidates import CandidateSelection, weighted_norms
 
 BISECTIONS = 200
-"""More than float64 can tell apart; a fixed number, so that the bits are always the same."""
+"""More than float64 resolves; a fixed number, so that the bits are always the same."""
 
 
 class ImportanceLatencySelection(CandidateSelection):
     """Of |M| nodes that train, |S_t| send, drawn one after another by importance and upload time (needs devices).
 
-    For one node a round, p is read as what minimises rho x gradient divergence + (1 - rho) x expected upload time; the
-    divergence of an unbiased draw is, but for a constant, the sum of a_i^2 / p_i with a_i = psi_i ||g_i||. Both terms
-    are divided by what they are at equal trade (a by its sum, times by their mean), so that rho has no unit. For
-    several nodes the paper draws without replacement; the shares here are those of Des Raj's estimator, which keep the
-    sum unbiased.
+    For one node per round, p is read as the minimiser of rho x gradient divergence + (1 - rho) x expected upload time;
+    the divergence of an unbiased draw is, up to a constant, the sum of a_i^2 / p_i with a_i = psi_i ||g_i||. Both terms
+    are normalised (a by its sum, times by their mean), so that rho has no unit. For several nodes the paper draws
+    without replacement; the shares here are those of Des Raj's estimator, which keeps the sum unbiased.
     """
 
     name = "importance-latency"
     importance: float = Field(0.5, gt=0, le=1)
-    """rho: 1 looks at importance only, near 0 at latency only. (Free of units here, so not the paper's number.)"""
+    """rho: 1 considers importance only, near 0 latency only. (Dimensionless here, so not the paper's number.)"""
 
     def begin(self, nodes: Nodes) -> None:
         nodes.needed_devices(self.name)
@@ -47,8 +46,8 @@ class ImportanceLatencySelection(CandidateSelection):
 def probabilities(importance: NDArray[np.float64], latency: NDArray[np.float64], rho: float) -> NDArray[np.float64]:
     """p_i = a_i sqrt(rho / ((1 - rho) T_i + lambda)), with the lambda that makes them sum to 1.
 
-    The stationary point of rho sum a_i^2 / p_i + (1 - rho) sum p_i T_i + lambda (sum p_i - 1). With no norms to go by,
-    all are equally important.
+    The stationary point of rho sum a_i^2 / p_i + (1 - rho) sum p_i T_i + lambda (sum p_i - 1). If all norms are 0, all
+    nodes are equally important.
     """
     if not importance.any():
         importance = np.ones(len(importance))
@@ -71,7 +70,7 @@ def _at(a: NDArray[np.float64], cost: NDArray[np.float64], rho: float, multiplie
 
 
 def des_raj(p: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What the k-th of m draws without replacement counts for, so that the sum over the draws is unbiased.
+    """The weight of the k-th of m draws without replacement that makes the sum over the draws unbiased.
 
     Des Raj: t_k = y_1 + … + y_{k-1} + y_k (1 - p_1 - … - p_{k-1}) / p_k estimates the whole sum, and so does the mean
     of the t_k.

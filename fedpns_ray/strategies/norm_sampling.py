@@ -12,9 +12,9 @@ from fedpns_ray.strategies.fedavg import by_probability
 class NormSamplingSelection(CandidateSelection):
     """Of |M| nodes that train, |S_t| distinct ones send, with probability p_i = ||delta_i|| / sum of ||delta_j||.
 
-    This is the norm term of that paper's probability, which is all that the FedPNS paper speaks of; the paper mixes it
-    with the distance to the server, and quantises what is sent. There every node trains, and as many send as there is
-    bandwidth for; |M| may be all of K. Sent updates count alike.
+    This is the norm term of that paper's probability, the only one that the FedPNS paper refers to; the original mixes
+    it with the distance to the server, and quantises what is sent. There every node trains, and as many send as there
+    is bandwidth for; |M| may be all of K. All sent updates have equal weight.
     """
 
     name = "norm-sampling"

@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from fedpns_ray.core.interfaces import Nodes, Outcome, Probe, Selection, Updates
+from fedpns_ray.core.quantity import Quantity
 from fedpns_ray.strategies.fedavg import by_probability
+
+PREFERRED_SECONDS = Quantity("preferred_seconds", "preferred duration T", "s")
 
 
 class OortSelection(Selection):
@@ -19,29 +22,30 @@ class OortSelection(Selection):
 
     Algorithm 1 of the paper. Util(i) = (|B_i| sqrt(mean loss^2) + sqrt(0.1 log R / L(i))) x (T / t_i)^penalty if T <
     t_i, where L(i) is the round that last saw node i and R this one. Choices where paper and released code differ or
-    are silent: a node reports its mean loss, which stands for the root of its mean squared loss; statistical utility is
+    are silent: a node reports its mean loss, used as the root of its mean squared loss; statistical utility is
     clipped at its 95th percentile and brought to 0 .. 1 before the bonus is added, as in the code; T is a percentile of
     the durations known so far; the pacer is the paper's, which raises T when utility falls (the code does so when it is
-    flat within 10 %); unexplored nodes are drawn by speed, training and upload, or uniformly without devices. Nobody is
-    blacklisted, and no more nodes are drawn than are waited for. Defaults are the paper's where it gives them; those of
-    the released code changed from version to version.
+    flat within 10 %); unexplored nodes are drawn by speed, training and upload, or uniformly without devices. No node
+    is blacklisted, and no more nodes are drawn than are waited for. Defaults are the paper's where it gives them; those
+    of the released code changed from version to version.
     """
 
     name = "oort"
+    quantities = (PREFERRED_SECONDS,)
     exploration: float = Field(0.9, ge=0, le=1)
-    """epsilon, the part of the draw that explores in round 1."""
+    """epsilon, the fraction of the draw that explores in round 1."""
     exploration_decay: float = Field(0.98, gt=0, le=1)
-    """What epsilon is multiplied with after each round."""
+    """The factor by which epsilon shrinks after each round."""
     exploration_floor: float = Field(0.2, ge=0, le=1)
     """The least epsilon."""
     penalty: NonNegativeFloat = 2.0
     """The exponent for nodes slower than T."""
     cutoff: float = Field(0.95, gt=0, le=1)
-    """Nodes with this part of the last exploited node's utility may be exploited in its place."""
+    """Nodes with this fraction of the last exploited node's utility may be exploited in its place."""
     pace: float = Field(30.0, gt=0, le=100)
-    """The percentile of known durations that T begins at."""
+    """The percentile of known durations at which T starts."""
     pace_step: NonNegativeFloat = 10.0
-    """What the pacer adds to it when utility falls."""
+    """The step by which the pacer raises it when utility falls."""
     pace_window: PositiveInt = 20
     """Rounds over which the pacer sums utility."""
     _nodes: Nodes
@@ -67,14 +71,14 @@ class OortSelection(Selection):
         return chosen + [int(unseen[j]) for j in by_probability(rng, self._speeds(probe)[unseen], k - exploit)]
 
     def _speeds(self, probe: Probe) -> NDArray[np.float64]:
-        """Of all nodes; alike without devices."""
+        """The speeds of all nodes; equal without devices."""
         if self._nodes.devices is None:
             return np.ones(self._nodes.count)
         needs = probe.resources()
         return 1 / (needs.train + needs.upload)
 
     def _exploited(self, rng: np.random.Generator, seen: NDArray[np.int64], size: int) -> list[int]:
-        """By utility, among those that come near the `size`-th highest."""
+        """Nodes drawn by utility, among those close to the `size`-th highest."""
         if not size:
             return []
         utility = self.utilities(seen)
@@ -93,12 +97,12 @@ class OortSelection(Selection):
         return utility / slow**self.penalty
 
     def preferred_seconds(self) -> float:
-        """T: a percentile of the durations known so far; 0 where nothing is known."""
+        """T: a percentile of the durations known so far; 0 if none is known."""
         known = np.sort(self._seconds[self._last > 0])
         return float(known[min(int(len(known) * self._pace / 100), len(known) - 1)]) if len(known) else 0.0
 
     def learn(self, updates: Updates, outcome: Outcome) -> None:
-        """The pacer: when the last rounds brought less utility than those before them, slower nodes are let in."""
+        """Update utilities; the pacer admits slower nodes when recent rounds brought less utility than those before."""
         self._round += 1
         at = list(updates.node_ids)
         gained = updates.sizes * np.nan_to_num(updates.losses, nan=0.0, posinf=0.0)
@@ -112,4 +116,4 @@ class OortSelection(Selection):
             self._pace = min(self._pace + self.pace_step, 100.0) if before > now else self._pace
 
     def notes(self) -> dict[str, Any]:
-        return {"preferred_seconds": self.preferred_seconds()} if self._nodes.devices else {}
+        return {PREFERRED_SECONDS.key: self.preferred_seconds()} if self._nodes.devices else {}

@@ -4,8 +4,8 @@ The expectation E_{i~S} <gbar, g_i> of Lemma 1 equals ||s||^2 / |S|^2 with s = s
 (||s||^2 - 2 <s, g_k> + ||g_k||^2) / (|S| - 1)^2. So one Gram matrix of the updates, one pass over the parameters,
 decides every iteration in O(m^2).
 
-Any positive scale common to all nodes gives the same decisions, so the updates delta_i stand for the gradients. The sums
-are float64; a decision that would hang on their rounding (ties, duplicates) is made again in exact arithmetic.
+Any positive scale common to all nodes gives the same decisions, so the updates delta_i stand in for the gradients. The
+sums are float64; a decision that depends on their rounding (ties, duplicates) is repeated in exact arithmetic.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
 from fedpns_ray.core.interfaces import Aggregation, CheckLoss, Outcome, Updates, Vector, average
+from fedpns_ray.core.quantity import Quantity
+
+EXPECTATION = Quantity("expectation", "expectation of Lemma 1")
+EXPECTATION_AFTER = Quantity("expectation_after", "expectation of Lemma 1, after exclusion")
 
 Matrix = NDArray[Any]
 """A Gram matrix: of float64, or of exact fractions."""
@@ -28,7 +32,7 @@ CHUNK = 1 << 16
 """Parameters converted to float64 at a time: bounds the memory of the Gram matrix's one pass."""
 
 ROUNDING = 2.0**-36
-"""What rounding may have done to an expectation, as a part of (sum of ||g_i||)^2; a generous bound."""
+"""A generous bound on the rounding error of an expectation, relative to (sum of ||g_i||)^2."""
 
 
 def gram_matrix(deltas: NDArray[np.float32]) -> Matrix:
@@ -44,7 +48,7 @@ def gram_matrix(deltas: NDArray[np.float32]) -> Matrix:
 
 
 def exact_gram_matrix(deltas: NDArray[np.float32]) -> Matrix:
-    """The same without any rounding: every float32 is a whole multiple of 2^-149."""
+    """`gram_matrix` without any rounding: every float32 is a whole multiple of 2^-149."""
     rows = [[int(x) for x in row] for row in np.ldexp(deltas.astype(np.float64), 149)]
     return np.array([[Fraction(sum(map(mul, a, b))) for b in rows] for a in rows], dtype=object)
 
@@ -55,7 +59,7 @@ class Expectations(NamedTuple):
     current: Any
     without: NDArray[Any]
     rounding: float
-    """Differences up to this one may be rounding."""
+    """Differences up to this size may be rounding."""
 
 
 def check_expectation(gram: Matrix, kind: Literal["mean", "sum"] = "mean") -> Expectations:
@@ -91,11 +95,11 @@ def optimal_subset(
     kind: Literal["mean", "sum"] = "mean",
     exact: Callable[[], Matrix] | None = None,
 ) -> Decision:
-    """Algorithm 1 over the nodes 0 .. m-1; `check_loss(kept)` is the loss of the model that those nodes give.
+    """Algorithm 1 over the nodes 0 .. m-1; `check_loss(kept)` is the loss of the model made of those nodes.
 
     While more than v m nodes remain (for v > 1: more than v), take the node whose removal gives the highest
     expectation; stop unless that is strictly higher than with it. The node is then labelled. Exclude it unless
-    the loss without it is higher; that ends the search too. `exact` makes the Gram matrix that settles near-ties.
+    the loss without it is higher; that ends the search too. `exact` computes the Gram matrix that settles near-ties.
     """
     m = len(gram)
     floor = v if v > 1 else v * m
@@ -130,10 +134,11 @@ def _expectation(gram: Matrix) -> float:
 class OptimalAggregation(Aggregation):
     """Algorithm 1: the mean over S*, the updates that raise the expected decrease of the loss (Lemma 1).
 
-    Where a selection gives the updates shares, those of S* grow alike until they sum to what all of them did.
+    Where a selection gives the updates shares, those of S* are scaled up so that they sum to what all of them did.
     """
 
     name = "optimal"
+    quantities = (EXPECTATION, EXPECTATION_AFTER)
     v: float = Field(0.7, gt=0)
     """Floor: a fraction of the nodes that returned; above 1, a number of nodes (the released code: 8)."""
     expectation: Literal["mean", "sum"] = "mean"
@@ -167,5 +172,5 @@ class OptimalAggregation(Aggregation):
             aggregated=tuple(ids[k] for k in kept),
             labelled=tuple(ids[k] for k in labelled),
             excluded=tuple(ids[k] for k in excluded),
-            notes={"expectation": before, "expectation_after": after},
+            notes={EXPECTATION.key: before, EXPECTATION_AFTER.key: after},
         )

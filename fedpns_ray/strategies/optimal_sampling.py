@@ -12,11 +12,10 @@ from fedpns_ray.strategies.candidates import CandidateSelection, weighted_norms
 
 
 class OptimalSamplingSelection(CandidateSelection):
-    """Of |M| nodes that train, each sends by itself with probability p_i, and then counts for psi_i / p_i.
+    """Of |M| nodes that train, each sends independently with probability p_i, and then weighs psi_i / p_i.
 
-    So the sum of the sent updates has the expectation of the sum over all |M| of psi_i delta_i, whatever p is; the p
-    below makes its variance least for m = |S_t| expected senders. It may happen that nobody sends: the model then
-    stays.
+    So the expected sum of the sent updates is the sum of psi_i delta_i over all |M|, whatever p is; the p below has the
+    least variance for m = |S_t| expected senders. In a round in which no node sends, the model stays as it is.
     """
 
     name = "optimal-sampling"
@@ -31,10 +30,10 @@ class OptimalSamplingSelection(CandidateSelection):
 
 
 def optimal_probabilities(norms: NDArray[np.float64], m: int) -> NDArray[np.float64]:
-    """The optimal participation of the paper: p_i = (m + l - n) ||u_i|| / sum of the l smallest norms, and 1 for the others.
+    """The paper's optimal participation: p_i = (m + l - n) ||u_i|| / sum of the l smallest norms; 1 for the others.
 
     l is the largest number with 0 < m + l - n <= (sum of the l smallest norms) / (the l-th smallest). The p_i sum to m.
-    With no norms to go by, all are alike; where only those l are 0, nothing is lost by never sending them.
+    If all norms are 0, all p_i are equal; if only those l are 0, nothing is lost by never sending them.
     """
     n = len(norms)
     if n <= m:

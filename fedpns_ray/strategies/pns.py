@@ -1,4 +1,4 @@
-"""Probabilistic node selection (Section IV-C): labelled nodes are drawn less often from then on."""
+"""Probabilistic node selection (Section IV-C): nodes that were labelled are drawn less often."""
 
 from __future__ import annotations
 
@@ -10,17 +10,24 @@ from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat
 
 from fedpns_ray.core.interfaces import Nodes, Outcome, Probe, Selection, Updates
+from fedpns_ray.core.quantity import Quantity
 from fedpns_ray.strategies.fedavg import by_probability
+
+IID_PROBABILITY = Quantity("iid_probability", "probability of i.i.d. nodes")
+PROBABILITY = Quantity("probability", "probability", per="node")
+MOST_NODES = 1000
+"""Up to this many nodes, every node's probability is recorded in every round."""
 
 
 class ProbabilisticSelection(Selection):
     """Draws S_t by the probabilities p, which equations (7) and (8) move after every round."""
 
     name = "pns"
+    quantities = (IID_PROBABILITY, PROBABILITY)
     alpha: PositiveFloat = 2.0
-    """How fast the probability falls with x, the share of draws in which a node was labelled (7)."""
+    """How fast the probability falls with x, the fraction of a node's draws in which it was labelled (7)."""
     beta: float = Field(0.7, ge=0, le=1)
-    """The least decrement, before the power alpha (7)."""
+    """The smallest decrement, before the power alpha (7)."""
     _nodes: Nodes
     _p: NDArray[np.float64]
     _drawn: NDArray[np.int64]
@@ -44,8 +51,8 @@ class ProbabilisticSelection(Selection):
 
     def notes(self) -> dict[str, Any]:
         iid = float(self._p[self._nodes.iid].sum())
-        whole = {"probability": [float(f"{p:.9g}") for p in self._p]} if self._nodes.count <= 1000 else {}
-        return {"iid_probability": float(f"{iid:.9g}"), **whole}
+        whole = {PROBABILITY.key: [float(f"{p:.9g}") for p in self._p]} if self._nodes.count <= MOST_NODES else {}
+        return {IID_PROBABILITY.key: float(f"{iid:.9g}"), **whole}
 
 
 def move_probabilities(
@@ -53,7 +60,7 @@ def move_probabilities(
 ) -> NDArray[np.float64]:
     """(7) and (8): labelled nodes lose p_i min((x_i + beta)^alpha, 1), all others share the loss equally.
 
-    Where every node of K is labelled there is nobody to share it, and p stays as it is.
+    Where every node of K is labelled, none is left to share it, and p stays as it is.
     """
     others = np.ones(len(p), dtype=bool)
     others[labelled] = False

@@ -18,7 +18,7 @@ class PowerOfChoiceSelection(Selection):
     """d candidates drawn without replacement by data size; the |S_t| with the highest F_i(w) train.
 
     pow-d asks the candidates for their loss on all their samples, cpow-d on a mini-batch, rpow-d not at all: it takes
-    the mean loss of a node's last local steps, and infinity for a node that has not been heard of. Ties are broken at
+    the mean loss of a node's last local steps, and infinity for a node that has not trained yet. Ties are broken at
     random.
     """
 
@@ -26,18 +26,16 @@ class PowerOfChoiceSelection(Selection):
     choices: PositiveInt = 20
     """d, nodes that are asked each round."""
     variant: Literal["pow-d", "cpow-d", "rpow-d"] = "pow-d"
-    """How the losses are known."""
+    """How the losses are obtained."""
     probe_samples: PositiveInt = 20
-    """cpow-d: the samples of a mini-batch."""
+    """cpow-d: the number of samples in a mini-batch."""
     _nodes: Nodes
     _losses: NDArray[np.float64]
 
     def begin(self, nodes: Nodes) -> None:
         if not nodes.per_round <= self.choices <= nodes.count:
-            raise InputError(
-                f"choices: {self.choices} is not allowed; "
-                f"it must be between {nodes.per_round} (drawn a round) and {nodes.count} (nodes)"
-            )
+            allowed = f"it must be between {nodes.per_round} (drawn per round) and {nodes.count} (nodes)"
+            raise InputError("choices", self.choices, allowed)
         self._nodes, self._losses = nodes, np.full(nodes.count, np.inf)
 
     def draw(self, rng: np.random.Generator, probe: Probe) -> Sequence[int]:

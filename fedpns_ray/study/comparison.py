@@ -3,65 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-import yaml
-
 from fedpns_ray.errors import InputError
-from fedpns_ray.experiment import Experiment, drop_idle, folder_name
-from fedpns_ray.study.study_file import Plot, Study, Trial
+from fedpns_ray.experiment import Experiment, folder_name
+from fedpns_ray.records.record import Record
+from fedpns_ray.settings import Settings, drop_idle
+from fedpns_ray.study.study_file import Study, read_study
 
 TARGETS = [0.7, 0.8, 0.9]
-QUANTITIES = ["test_accuracy", "test_loss"]
+QUANTITIES = [Record.test_accuracy, Record.test_loss]
 
 
 def comparison(settings: Mapping[str, Any], strategies: Sequence[Any], seeds: Sequence[int]) -> Study:
     """Every strategy with every seed, all else equal. Its text is a study file, so `fedpns study` can resume it."""
-    strategies = [Experiment(strategy=given).strategy if not isinstance(given, str) else given for given in strategies]
-    if not strategies:
-        raise InputError("strategies: none is named; such as fedpns,fedavg")
-    _refuse_useless(settings, strategies)
-    experiments = {
-        (strategy, seed): Experiment(**drop_idle({**settings, "strategy": strategy, "seed": seed}))
-        for seed in seeds
-        for strategy in strategies
-    }
-    base: dict[str, Any] = {}
-    for experiment in experiments.values():  # as they were understood: a flag's "20" is 20
-        base |= {key: value for key, value in experiment.settings().items() if key in settings}
-    base = {key: value for key, value in base.items() if key not in ("strategy", "seed")}
-    trials = [Trial(e, {**base, "strategy": strategy, "seed": seed}) for (strategy, seed), e in experiments.items()]
-    baseline = {"strategy": "fedavg" if "fedavg" in strategies else strategies[-1]}
-    first = trials[0].experiment
-    title = f"{', '.join(strategies)}: {first.model} on {first.dataset}"
+    names = [given if isinstance(given, str) else Experiment(strategy=given).strategy for given in strategies]
+    if not names:
+        raise InputError("strategies", problem="none is named", hint="such as fedpns,fedavg")
+    examples = _one_of_each(settings, names)
     content = {
-        "title": title,
-        "base": base,
-        "axes": {"strategy": list(strategies)},
+        "title": f"{', '.join(names)}: {examples[0].model} on {examples[0].dataset}",
+        "base": _base(settings, examples),
+        "axes": {"strategy": names},
         "seeds": list(seeds),
-        "baseline": baseline,
+        "baseline": {"strategy": "fedavg" if "fedavg" in names else names[-1]},
         "targets": TARGETS,
         "plot": {"quantities": QUANTITIES},
     }
-    return Study(
-        name=folder_name(*experiments.values()),
-        title=title,
-        trials=trials,
-        axes=["strategy"],
-        baseline=baseline,
-        targets=TARGETS,
-        plot=Plot(quantities=QUANTITIES),
-        layout=None,
-        cpus_per_trial=1.0,
-        gpus_per_trial=None,
-        search=None,
-        text=yaml.safe_dump(content, sort_keys=False).encode(),
-    )
+    study = read_study(content)
+    return replace(study, name=folder_name(*(trial.experiment for trial in study.trials)), axes=["strategy"])
 
 
-def _refuse_useless(settings: Mapping[str, Any], strategies: Sequence[str]) -> None:
-    """A setting that none of the strategies uses is a mistake; one that some use is not."""
-    used = set().union(*(drop_idle({**settings, "strategy": strategy}) for strategy in strategies))
-    for key in settings:
-        if key not in used:
-            Experiment(**{**settings, "strategy": strategies[0]})  # says why
+def _one_of_each(settings: Mapping[str, Any], strategies: Sequence[str]) -> list[Experiment]:
+    """An experiment per strategy. A setting that none of them uses is a mistake; one that some use is not."""
+    used = [drop_idle({**settings, "strategy": strategy}) for strategy in strategies]
+    if set(settings) - set().union(*used):
+        Experiment(**{**settings, "strategy": strategies[0]})  # raises the error that says why
+    return [Experiment(**some) for some in used]
+
+
+def _base(settings: Mapping[str, Any], examples: Sequence[Experiment]) -> Settings:
+    """The given settings as experiments understood them: a flag's "20" is 20."""
+    understood: Settings = {}
+    for experiment in examples:
+        understood |= experiment.settings()
+    return {key: value for key, value in understood.items() if key in settings and key not in ("strategy", "seed")}

@@ -1,9 +1,10 @@
-"""A study, run: plan, look what is done, run what is missing, collect."""
+"""The engine of a study: plan, find out which trials are missing, run them."""
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,129 +16,129 @@ from fedpns_ray.data.fit import check_fits
 from fedpns_ray.data.sources import IMAGES, Samples, load
 from fedpns_ray.errors import InputError
 from fedpns_ray.experiment import Experiment, folder_name
-from fedpns_ray.records.storage import COMMANDS, Storage
+from fedpns_ray.records.file_names import COMMANDS, ROUNDS, STUDY, SUMMARY, TRIALS, WEIGHTS
+from fedpns_ray.records.lines import read_lines
+from fedpns_ray.records.storage import Storage
 from fedpns_ray.records.summary import damage, is_over, parse_summary
 from fedpns_ray.runtime.layout import Machine
 from fedpns_ray.runtime.lookout import guarded
+from fedpns_ray.runtime.memory import refuse_too_large
 from fedpns_ray.runtime.session import machines, machines_to_come, session
 from fedpns_ray.study.cuda_check import check_cuda
 from fedpns_ray.study.packing import Packing, pack
-from fedpns_ray.study.search import Ledger, Suggestion, run_search
+from fedpns_ray.study.search import Suggestion, Suggestions, run_search
 from fedpns_ray.study.study_file import Study, Trial
 from fedpns_ray.study.trial import Terms
-from fedpns_ray.study.tune import Watch, check_seen_by_all, tune_trials
+from fedpns_ray.study.tune import Watching, check_seen_by_all, tune_trials
+
+logger = logging.getLogger(__name__)
+
+ALONE = Watching()
 
 
 @dataclass
-class Outcome:
-    """What became of a study."""
+class StudyOutcome:
+    """How the trials of a study ended."""
 
     trials: list[Trial]
-    """Those asked for; for a search, those that were confirmed."""
+    """The trials of the study; for a search, those that were confirmed."""
     errors: dict[str, str] = field(default_factory=dict)
     suggestions: list[Suggestion] = field(default_factory=list)
     stopped: bool = False
 
 
 class Standing(NamedTuple):
-    """How far a trial has come, by the files in its folder."""
+    """The state of a trial, by the files in its folder."""
 
     rounds: int
-    """As its summary says; 0 if there is none."""
+    """Rounds done according to its summary; 0 if there is none."""
     over: bool
-    """All rounds are done, or it diverged; and its files are as the summary says."""
+    """All rounds are done, or it diverged; and its files match the summary."""
     damage: str = ""
     """What is wrong with the files of a trial that was over."""
 
 
 def standings(trials: Sequence[Trial], storage: Storage) -> list[Standing]:
-    """Every trial by its folder. A finished trial counts only if its records and weights are those it finished with."""
+    """The standing of every trial. A finished trial counts only if its records and weights match its summary."""
     names = [trial.name for trial in trials]
-    contents = storage.read_all(f"trials/{name}/summary.json" for name in names)
-    summaries = [parse_summary(content) for content in contents]
+    contents = storage.read_each(f"{TRIALS}/{name}/{SUMMARY}" for name in names)
+    summaries = [None if isinstance(content, InputError) else parse_summary(content) for content in contents]
     over = [is_over(s, trial.experiment.rounds) for s, trial in zip(summaries, trials, strict=True)]
     wanted = [name for name, is_done in zip(names, over, strict=True) if is_done]
-    lines = dict(zip(wanted, storage.read_all(f"trials/{n}/rounds.jsonl" for n in wanted), strict=True))
-    weights = dict(zip(wanted, storage.read_all(f"trials/{n}/weights.safetensors" for n in wanted), strict=True))
+    lines = dict(zip(wanted, storage.read_each(f"{TRIALS}/{n}/{ROUNDS}" for n in wanted), strict=True))
+    weights = dict(zip(wanted, storage.read_each(f"{TRIALS}/{n}/{WEIGHTS}" for n in wanted), strict=True))
     found = []
     for name, content, summary, done in zip(names, contents, summaries, over, strict=True):
         if summary is None:
-            found.append(Standing(0, False, "summary.json cannot be read" if content else ""))
+            found.append(Standing(0, False, f"{SUMMARY} cannot be read" if content is not None else ""))
         else:
-            wrong = damage(summary, lines[name], weights[name]) if done else None
-            found.append(Standing(summary["rounds"], done and not wrong, wrong or ""))
+            wrong = damage(summary, read_lines(lines[name]), weights[name]) if done else None
+            found.append(Standing(summary.rounds, done and not wrong, wrong or ""))
     return found
 
 
-def missing_trials(
-    trials: Sequence[Trial], storage: Storage, note: Callable[[str], None] = lambda message: None
-) -> list[Trial]:
-    """Those that are not over. `note` hears of trials that were, and whose files are damaged since."""
+def missing_trials(trials: Sequence[Trial], storage: Storage) -> list[Trial]:
+    """The trials that are not over, including those that were but whose files are damaged, which are logged."""
     missing = []
     for trial, standing in zip(trials, standings(trials, storage), strict=True):
         if standing.rounds > trial.experiment.rounds:
             raise InputError(
-                f"rounds: {trial.experiment.rounds} is not allowed; {trial.name} in {storage} has run "
-                f"{standing.rounds} already; name a new folder"
+                "rounds",
+                trial.experiment.rounds,
+                f"{trial.name} in {storage} has run {standing.rounds} already",
+                "name a new folder",
             )
         if standing.damage:
-            note(f"{trial.name} is damaged: {standing.damage}; it is mended or run again, to the same bits")
+            logger.warning(
+                "%s is damaged: %s; it is repaired or run again, to the same bits", trial.name, standing.damage
+            )
         if not standing.over:
             missing.append(trial)
     return missing
 
 
-def standing(study: Study, storage: Storage) -> Outcome:
-    """What an earlier command has left to look at."""
+def standing(study: Study, storage: Storage) -> StudyOutcome:
+    """The outcome of earlier commands."""
     if not study.search:
-        return Outcome(list(study.trials))
-    suggestions = Ledger(storage, study.search).ranked
-    return Outcome(study.confirmation([s.settings for s in suggestions]), suggestions=suggestions)
+        return StudyOutcome(list(study.trials))
+    suggestions = Suggestions(storage, study.search).ranked
+    return StudyOutcome(study.confirmation([s.settings for s in suggestions]), suggestions=suggestions)
 
 
 def run_study(
-    study: Study,
-    storage: Storage,
-    watch: Watch,
-    stop: Callable[[], bool] = lambda: False,
-    address: str | None = None,
-    command: str = "",
-    **options: Any,
-) -> Outcome:
-    """Run what is missing. `command` is noted in the study's folder; `options` go to Tune: verbose, loggers."""
+    study: Study, storage: Storage, watching: Watching = ALONE, address: str | None = None, command: str = ""
+) -> StudyOutcome:
+    """Run the trials that are missing. `command` is noted in the study's folder."""
     outcome = standing(study, storage)
-    tried = not study.search or len(outcome.suggestions) >= study.search.trials
-    if tried and not missing_trials(outcome.trials, storage):
+    searching = study.search is not None and len(outcome.suggestions) < study.search.trials
+    missing = [] if searching else missing_trials(outcome.trials, storage)
+    if not searching and not missing:
         return outcome
     samples = load_samples(study.trials)
-    refuse_impossible(study.trials, samples)  # before Ray is started: a refusal takes no time
+    refuse_impossible(study.trials, samples)  # before Ray starts, so that a refusal is immediate
     if not (ray.is_initialized() or address or os.environ.get("RAY_ADDRESS")):
-        watch.note("starting Ray …")
+        logger.info("starting Ray …")
     with session(address):
         here = guarded(machines, whole=True)
         packing = pack(study, here + guarded(machines_to_come))
-        watch.note(started(packing, here))
-        terms = Terms(storage, guarded(share, samples), packing.plan, packing.cpu_fallback)
+        logger.info("%s", started(packing, here))
+        terms = Terms(storage, guarded(share, samples), packing.plan, packing.cpu_fallback, study.patience)
         guarded(check_cuda, packing)
         check_seen_by_all(storage)
-        storage.write("study.yaml", study.text)  # from here on it is a study's folder
+        storage.write(STUDY, study.text)  # from here on it is a study's folder
         if command:
             storage.add_line(COMMANDS, command)
-
-        def grid(trials: Sequence[Trial]) -> None:
-            missing = missing_trials(trials, storage, watch.note)
-            done = {trial.name for trial in trials} - {trial.name for trial in missing}
-            watch.begin(trials, done, packing)
+        if searching:
+            outcome.suggestions = run_search(study, terms, packing, watching)
+            outcome.trials = study.confirmation([s.settings for s in outcome.suggestions])
+            missing = missing_trials(outcome.trials, storage)
+        if not watching.stop():
+            done = {trial.name for trial in outcome.trials} - {trial.name for trial in missing}
+            watching.watch.begin(outcome.trials, done, packing)
             if missing:
                 space = {"experiment": tune.grid_search([trial.experiment.settings() for trial in missing])}
-                outcome.errors |= tune_trials(space, terms, packing, watch, stop, **options)
-
-        if study.search:
-            outcome.suggestions = run_search(study, terms, packing, watch, stop, **options)
-            outcome.trials = study.confirmation([s.settings for s in outcome.suggestions])
-        if not stop():
-            grid(outcome.trials)
-    outcome.stopped = stop()
+                outcome.errors |= tune_trials(space, terms, packing, watching)
+    outcome.stopped = watching.stop()
     return outcome
 
 
@@ -150,32 +151,24 @@ def started(packing: Packing, here: Sequence[Machine]) -> str:
 
 
 def load_samples(trials: Iterable[Trial]) -> dict[str, Samples]:
-    """Every data set of the trials."""
+    """The data sets of the trials, by name."""
     return {name: load(name) for name in sorted({trial.experiment.dataset for trial in trials} & set(IMAGES))}
 
 
 def share(samples: dict[str, Samples]) -> dict[str, Any]:
-    """In the object store: once a machine, for all of its workers."""
+    """Put samples into the object store: once per machine, for all of its workers."""
     return {name: ray.put(arrays) for name, arrays in samples.items()}
 
 
 def refuse_impossible(trials: Sequence[Trial], samples: dict[str, Samples]) -> None:
-    """What only the data can tell, tried with one seed of every setting before anything starts."""
+    """Refuse trials that do not fit their data; checked with one seed of every setting, before anything starts."""
     seed = trials[0].experiment.seed
     settings = {folder_name(e): e for e in (trial.experiment.but(seed=seed) for trial in trials)}
     by_data: dict[tuple[Any, ...], list[Experiment]] = {}
     for e in settings.values():
         by_data.setdefault(tuple(getattr(e, name) for name in DATA_SETTINGS), []).append(e)
     for experiments in by_data.values():
+        refuse_too_large(experiments[0], elsewhere=True)
         population = build_population(experiments[0], samples.get(experiments[0].dataset))
         for e in experiments:
             check_fits(e, population)
-
-
-def with_others_done(asked: Sequence[Trial], whole: Study, storage: Storage) -> list[Trial]:
-    """The trials asked for and, from an earlier command, others of the whole study that are finished; in its order."""
-    names, there = {trial.name for trial in asked}, set(storage.names("trials"))
-    others = [trial for trial in whole.trials if trial.name in there and trial.name not in names]
-    names |= {trial.name for trial, standing in zip(others, standings(others, storage), strict=True) if standing.over}
-    ordered = [trial for trial in whole.trials if trial.name in names]
-    return [*ordered, *(trial for trial in asked if trial not in ordered)]

@@ -1,25 +1,25 @@
-"""Third-party loggers, through Tune's own callbacks; each is an extra that need not be installed."""
+"""Third-party loggers, through Tune's own callbacks; each is an optional extra."""
 
 from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from fedpns_ray.errors import InputError
+from fedpns_ray.addresses import is_uri, reason, redacted
+from fedpns_ray.errors import InputError, Shown
 from fedpns_ray.records.storage import Storage
 
-PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
-"""For the first question to an MLflow server: its own patience would keep a mistyped address waiting for minutes."""
+FIRST_REQUEST = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
+"""For the first request to an MLflow server: with its own limits, a mistyped address would take minutes to fail."""
 
 
 def loggers(name: str, storage: Storage, mlflow: str | None, wandb: str | None) -> tuple[Any, ...]:
-    """Callbacks for those that were asked for. Weights & Biases keeps its own files in the study's folder."""
+    """Callbacks for the loggers asked for. Weights & Biases keeps its own files in the study's folder."""
     found: list[Any] = []
     if mlflow:
         _installed("mlflow")
@@ -32,7 +32,7 @@ def loggers(name: str, storage: Storage, mlflow: str | None, wandb: str | None) 
 
         class Wandb(WandbLoggerCallback):
             def __del__(self) -> None:
-                """All is said at the experiment's end; at the interpreter's end Ray's own would ask a Ray that is gone."""
+                """Ray 2.60's own version calls Ray at the interpreter's exit, when Ray is gone and all is logged."""
 
         own = storage.path or Path.cwd()
         own.mkdir(parents=True, exist_ok=True)
@@ -44,50 +44,37 @@ def _installed(package: str) -> None:
     from importlib.util import find_spec
 
     if find_spec(package) is None:
-        raise InputError(f"{package}: is not installed; `pip install fedpns-ray[{package}]`")
+        raise InputError(package, hint=f"`pip install fedpns-ray[{package}]`", problem="is not installed")
 
 
 # --- MLflow ---------------------------------------------------------------------------------------------------------
 
 
-def without_credentials(place: str) -> str:
-    """An address of MLflow as it may be shown: without its user, its password and its query."""
-    if not _is_uri(place) or place.startswith(("file:", "sqlite:")):
-        return place
-    try:
-        parts = urlsplit(place)
-    except ValueError:
-        return "the address"
-    if "@" in f"{parts.path}{parts.query}{parts.fragment}":  # a password with a / or ? in it: who knows where it ends
-        return f"{parts.scheme}://…"
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
-
-
 def _usable(place: str, name: str) -> str:
-    """The tracking URI of a place at which MLflow can log this study, tried now: a study must not end for its log."""
-    uri = ""
+    """The tracking URI of a place, tested now: a study must not fail later because of its log."""
     try:
         uri = _tracking_uri(place)
-        with _little_patience():
+        with _short_timeouts():
             experiment = _mlflow_client(uri).get_experiment_by_name(name)
-    except Exception as error:  # by the kind of store: MLflow's own, the database's, the file system's
-        raise InputError(
-            f"mlflow: {without_credentials(place)} cannot be used ({_reason(error, place, uri)}); it must be a folder, a "
-            "database such as sqlite:///mlflow.db, or a tracking server such as http://127.0.0.1:5000"
-        ) from None
-    if experiment and experiment.lifecycle_stage == "deleted":
-        raise InputError(
-            f"mlflow: {without_credentials(place)} holds a deleted experiment {name}; "
-            f"`mlflow experiments restore -x {experiment.experiment_id}`, or name another place"
+    except Exception as error:  # depends on the store: MLflow's own, a database's, the file system's
+        allowed = (
+            "it must be a folder, a database such as sqlite:///mlflow.db, "
+            "or a tracking server such as http://127.0.0.1:5000"
         )
+        problem = f"cannot be used ({reason(error, place)})"
+        raise InputError("mlflow", Shown(redacted(place)), allowed, problem=problem) from None
+    if experiment and experiment.lifecycle_stage == "deleted":
+        hint = f"`mlflow experiments restore -x {experiment.experiment_id}`, or name another place"
+        problem = f"holds a deleted experiment {name}"
+        raise InputError("mlflow", Shown(redacted(place)), hint=hint, problem=problem)
     return uri
 
 
 def _tracking_uri(place: str) -> str:
-    """As MLflow wants it. A server's credentials go where MLflow looks for them, so that no message of its can show them."""
+    """The tracking URI. A server's credentials move to MLflow's environment variables, so no message can show them."""
     if not _is_uri(place):
         place = Path(place).absolute().as_uri()
-    if place.startswith("file:"):  # MLflow takes no folder unless it is told to; who names one has told it
+    if place.startswith("file:"):  # MLflow accepts a folder only if told to; a user who names one has asked for it
         os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
     user, at, _ = urlsplit(place).netloc.rpartition("@") if place.startswith(("http:", "https:")) else ("", "", "")
     if at:
@@ -101,30 +88,23 @@ def _tracking_uri(place: str) -> str:
 
 
 def _is_uri(place: str) -> bool:
-    return bool(re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", place)) or place == "databricks"
+    return is_uri(place) or place == "databricks"
 
 
 def _mlflow_client(uri: str) -> Any:
     from mlflow.tracking import MlflowClient
 
-    logging.getLogger("mlflow").setLevel(logging.ERROR)  # it tells of every table that it makes
+    logging.getLogger("mlflow").setLevel(logging.ERROR)  # it logs every table that it creates
     return MlflowClient(tracking_uri=uri)
 
 
 @contextmanager
-def _little_patience() -> Iterator[None]:
-    """What the user has set wins."""
-    ours = {key: value for key, value in PATIENCE.items() if key not in os.environ}
+def _short_timeouts() -> Iterator[None]:
+    """Short timeouts, unless the user has set others."""
+    ours = {key: value for key, value in FIRST_REQUEST.items() if key not in os.environ}
     os.environ.update(ours)
     try:
         yield
     finally:
         for key in ours:
             del os.environ[key]
-
-
-def _reason(error: Exception, place: str, uri: str) -> str:
-    """In one line; its kind alone where its text may hold what an address must not show."""
-    if _is_uri(place) and uri != without_credentials(place):
-        return type(error).__name__
-    return " ".join(str(error).split())[:240]

@@ -1,4 +1,4 @@
-"""How trials share a cluster: what one takes, how many run at once. Refused here if not even one fits."""
+"""How trials share a cluster: what one trial takes and how many run at once. Refused here if not even one fits."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedpns_ray.errors import InputError
-from fedpns_ray.experiment import Experiment
+from fedpns_ray.errors import InputError, Shown
 from fedpns_ray.runtime.layout import ACTORS_PER_GPU, Machine, Plan, plan
 from fedpns_ray.study.study_file import Study
 
@@ -16,14 +15,14 @@ Bundle = dict[str, float]
 
 @dataclass(frozen=True)
 class Packing:
-    """The bundles of one trial, and how many trials the cluster holds."""
+    """The bundles of one trial, and how many trials fit on the cluster at once."""
 
     bundles: tuple[Bundle, ...]
     at_once: int
     plan: Plan | None = None
-    """Node actors, where a trial spreads over them."""
+    """The node actors, if a trial spreads over several."""
     cpu_fallback: bool = False
-    """Whether a trial may train on the CPU where it was given a GPU that torch cannot use."""
+    """Whether a trial may train on the CPU if it is given a GPU that torch cannot use."""
 
     def describe(self) -> str:
         each = self.plan.describe() if self.plan else " and ".join(f"{v:g} {k}" for k, v in self.bundles[0].items())
@@ -31,11 +30,11 @@ class Packing:
 
 
 def pack(study: Study, machines: Sequence[Machine]) -> Packing:
-    """A trial is one process on `cpus_per_trial` and `gpus_per_trial`, or spreads as the study's layout says."""
+    """A trial is one process with `cpus_per_trial` and `gpus_per_trial`, or spreads according to the study's layout."""
     if study.layout:
         largest = max((trial.experiment for trial in study.trials), key=lambda e: e.nodes)
-        planned = plan(study.layout, machines, largest.nodes, drawn(largest))
-        return Packing(planned.bundles, _how_many(planned.bundles, machines), planned, planned.cpu_fallback)
+        planned = plan(study.layout, machines, largest.nodes, largest.trained_per_round)
+        return Packing(planned.bundles, _how_many(planned.bundles, machines), planned, planned.layout.cpu_fallback)
     gpus = sum(math.floor(machine.gpus) for machine in machines)
     share = study.gpus_per_trial
     if share is None:
@@ -44,22 +43,17 @@ def pack(study: Study, machines: Sequence[Machine]) -> Packing:
     bundle: Bundle = {"CPU": study.cpus_per_trial, **({"GPU": share} if share else {})}
     at_once = _how_many((bundle,), machines)
     if not at_once:
-        raise InputError(_refusal(bundle, machines))
+        raise _does_not_fit(bundle, machines)
     return Packing((bundle,), at_once, cpu_fallback=study.cpu_fallback)
 
 
 def holds(machines: Sequence[Machine], packing: Packing) -> bool:
-    """Whether these machines hold a trial at all."""
+    """Whether at least one trial fits on these machines."""
     return _how_many(packing.bundles, machines) > 0
 
 
-def drawn(experiment: Experiment) -> int:
-    """Nodes that train in a round."""
-    return experiment.build_strategy().selection.trains(experiment.per_round)
-
-
 def _how_many(bundles: Sequence[Bundle], machines: Sequence[Machine]) -> int:
-    """First fit, trial after trial. A fraction of a GPU lies on one GPU."""
+    """How many trials fit, by first fit. A fraction of a GPU is never split over two."""
     free = [(machine.cpus, [1.0] * math.floor(machine.gpus)) for machine in machines]
     if len(bundles) == 1:  # the usual case, without a loop over thousands of trials
         return sum(_fitting(bundles[0], cpus, len(gpus)) for cpus, gpus in free)
@@ -92,7 +86,7 @@ def _place(bundle: Bundle, free: list[tuple[float, list[float]]]) -> bool:
     return False
 
 
-def _refusal(bundle: Bundle, machines: Sequence[Machine]) -> str:
+def _does_not_fit(bundle: Bundle, machines: Sequence[Machine]) -> InputError:
     needs = " and ".join(f"{amount:g} {what}" for what, amount in bundle.items())
     largest = max(machines, key=lambda machine: (machine.gpus, machine.cpus), default=Machine("none", 0, 0, 0))
     if bundle.get("GPU") and not any(machine.gpus for machine in machines):
@@ -101,7 +95,6 @@ def _refusal(bundle: Bundle, machines: Sequence[Machine]) -> str:
         nearest = f"gpus_per_trial: {largest.gpus:g}"
     else:
         nearest = f"cpus_per_trial: {max((machine.cpus for machine in machines), default=0):g}"
-    return (
-        f"trial: {needs} do not fit on any machine; the largest has {largest.cpus:g} CPU and {largest.gpus:g} GPU; "
-        f"the nearest that fits: {nearest}"
-    )
+    there = f"the largest has {largest.cpus:g} CPU and {largest.gpus:g} GPU"
+    hint = f"the nearest that fits: {nearest}"
+    return InputError("trial", Shown(needs), there, hint, problem="do not fit on any machine")

@@ -1,15 +1,13 @@
 """A search: Optuna suggests, ASHA stops what falls behind, the best are confirmed with all seeds.
 
-`search.csv` in the study's storage is the ledger: every suggestion that was tried and what it cost. A resumed search tells
-Optuna of all of them and tries only as many more as are missing.
+`search.csv` in the study's storage lists every suggestion that was tried and what it cost. A resumed search
+passes all of them to Optuna and tries only as many more as are missing.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
 
 import optuna
 import pandas as pd
@@ -21,10 +19,10 @@ from fedpns_ray.experiment import Experiment
 from fedpns_ray.records.storage import Storage
 from fedpns_ray.study.packing import Packing
 from fedpns_ray.study.study_file import Search, Study
-from fedpns_ray.study.trial import Terms
-from fedpns_ray.study.tune import Watch, tune_trials
+from fedpns_ray.study.trial import Terms, TrialReport
+from fedpns_ray.study.tune import Watching, tune_trials
 
-LEDGER = "search.csv"
+FILE = "search.csv"
 
 
 @dataclass(frozen=True)
@@ -33,21 +31,24 @@ class Suggestion:
 
     settings: dict[str, float]
     rounds: int
-    """Where it ended: at the target, at the last round, or where the scheduler stopped it."""
+    """The round in which it ended: at the target, at the last round, or where the scheduler stopped it."""
     best_accuracy: float
     cost: float
-    """Rounds to the target; above the number of all rounds where it was not reached."""
+    """Rounds to the target; more than the total number of rounds if it was not reached."""
 
 
-class Ledger:
-    """All suggestions that were tried to their end."""
+COLUMNS = tuple(field.name for field in fields(Suggestion) if field.name != "settings")
+
+
+class Suggestions:
+    """All suggestions whose trial is over."""
 
     def __init__(self, storage: Storage, search: Search) -> None:
         self._storage, keys = storage, list(search.space)
-        content = storage.read(LEDGER)
+        content = storage.read(FILE)
         rows = pd.read_csv(io.BytesIO(content)).to_dict("records") if content else []
-        self.suggestions = [
-            Suggestion({k: float(row[k]) for k in keys}, int(row["rounds"]), row["best_accuracy"], row["cost"])
+        self.all = [
+            Suggestion({key: float(row[key]) for key in keys}, *(row[column] for column in COLUMNS))
             for row in rows
             if set(keys) <= set(row)
         ]
@@ -55,46 +56,41 @@ class Ledger:
     @property
     def ranked(self) -> list[Suggestion]:
         """The best first."""
-        return sorted(self.suggestions, key=lambda suggestion: suggestion.cost)
+        return sorted(self.all, key=lambda suggestion: suggestion.cost)
 
     def add(self, suggestion: Suggestion) -> None:
-        self.suggestions.append(suggestion)
-        rows = [
-            {**s.settings, "rounds": s.rounds, "best_accuracy": s.best_accuracy, "cost": s.cost}
-            for s in self.suggestions
-        ]
-        self._storage.write(LEDGER, pd.DataFrame(rows).to_csv(index=False).encode())
+        self.all.append(suggestion)
+        rows = [s.settings | {column: getattr(s, column) for column in COLUMNS} for s in self.all]
+        self._storage.write(FILE, pd.DataFrame(rows).to_csv(index=False).encode())
 
 
-def run_search(
-    study: Study, terms: Terms, packing: Packing, watch: Watch, stop: Callable[[], bool], **options: Any
-) -> list[Suggestion]:
-    """The suggestions that were tried, the best first."""
+def run_search(study: Study, terms: Terms, packing: Packing, watching: Watching) -> list[Suggestion]:
+    """Try the suggestions that are missing; returns all that were tried, the best first."""
     assert study.search is not None
     search, first = study.search, study.trials[0].experiment
     settings, space = first.settings(), {}
     for key, span in search.space.items():
         space[key] = tune.quniform(span.min, span.max, span.step)
-    ledger = Ledger(terms.storage, search)
+    history = Suggestions(terms.storage, search)
     own = {key: float(settings[key]) for key in space}
-    tried = [suggestion.settings for suggestion in ledger.suggestions]
+    tried = [suggestion.settings for suggestion in history.all]
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     searcher = OptunaSearch(
         space,
         metric="cost",
         mode="min",
         points_to_evaluate=[] if own in tried else [own],
-        seed=first.seed + len(tried),  # a resumed search must not suggest the same again
+        seed=first.seed + len(tried),  # a resumed search must not repeat its suggestions
     )
-    for suggestion in ledger.suggestions:
+    for suggestion in history.all:
         searcher.add_evaluated_point(suggestion.settings, suggestion.cost)
-    left = search.trials - len(ledger.suggestions)
-    watch.begin_search(len(ledger.suggestions), packing)
+    left = search.trials - len(history.all)
+    watching.watch.begin_search(len(history.all), packing)
 
-    def record(name: str, experiment: Experiment, last: dict[str, Any]) -> None:
+    def record(experiment: Experiment, last: TrialReport) -> None:
         settings = experiment.settings()
         tried = {key: float(settings[key]) for key in space}
-        ledger.add(Suggestion(tried, last["round"], last["best_accuracy"], last["cost"]))
+        history.add(Suggestion(tried, last.round or 0, last.best_accuracy or 0.0, last.cost))
 
     if left > 0:
         base = {key: value for key, value in settings.items() if key not in space}
@@ -103,16 +99,14 @@ def run_search(
             {"experiment": base},
             terms,
             packing,
-            watch,
-            stop,
+            watching,
             on_done=record,
-            **options,
             search_alg=searcher,
             scheduler=early_stopping(study),
             num_samples=left,
             max_concurrent_trials=packing.at_once,
         )
-    return ledger.ranked
+    return history.ranked
 
 
 def early_stopping(study: Study) -> ASHAScheduler:
@@ -123,7 +117,7 @@ def early_stopping(study: Study) -> ASHAScheduler:
 
 
 def ranking(study: Study, suggestions: list[Suggestion], rows: pd.DataFrame) -> str:
-    """How the study's own settings rank: among all suggestions on the first seed, and among the confirmed on all seeds."""
+    """The rank of the study's own settings: among all suggestions on the first seed, and among the confirmed on all."""
     assert study.search is not None
     settings, target = study.trials[0].experiment.settings(), study.search.target
     own = {key: float(settings[key]) for key in study.search.space}

@@ -8,7 +8,7 @@ from typing import Any
 from fedpns_ray.errors import InputError
 
 MOST_SEEDS = 10_000
-"""Of one study: far more than anybody runs, and few enough to be held in memory."""
+"""The most seeds of one study: far more than are ever needed, and few enough to be held in memory."""
 LARGEST_SEED = 2**63 - 1
 """Tables hold seeds as 64-bit integers."""
 
@@ -19,28 +19,21 @@ def parse_seeds(seeds: Any) -> list[int]:
         texts = [str(seed) for seed in seeds] if isinstance(seeds, list) else str(seeds).split(",")
         ranges = [_seed_range(text) for text in texts]
     except ValueError:
-        raise _seed_error(seeds, "it must be like 1-5 or 1,3,7") from None
+        raise InputError("seeds", seeds, "it must be like 1-5 or 1,3,7") from None
+    if not ranges:
+        raise InputError("seeds", seeds, "there must be at least one, such as 1")
     if any(last > LARGEST_SEED for _, last in ranges):
-        raise _seed_error(seeds, f"the largest seed is {LARGEST_SEED}")
+        raise InputError("seeds", seeds, f"the largest seed is {LARGEST_SEED}")
     count = sum(last - first + 1 for first, last in ranges)
     if count > MOST_SEEDS:
-        raise _seed_error(seeds, f"these are {count:,} seeds, and {MOST_SEEDS:,} are the most")
+        raise InputError("seeds", seeds, f"there may be at most {MOST_SEEDS:,} seeds, and these are {count:,}")
     return list(dict.fromkeys(seed for first, last in ranges for seed in range(first, last + 1)))
 
 
 def _seed_range(text: str) -> tuple[int, int]:
-    """`3-5` or `3` → its first and last seed; a ValueError for all else, numbers of thousands of digits among it."""
+    """`3-5` or `3` → its first and last seed; a ValueError for anything else, including too many digits for Python."""
     match = re.fullmatch(r"(\d+)(?:-(\d+))?", text.strip())
     first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
     if last < first:
         raise ValueError(text)
     return first, last
-
-
-def _seed_error(seeds: Any, why: str) -> InputError:
-    try:
-        given = repr(seeds)
-    except ValueError:  # Python prints no integer of thousands of digits
-        given = "such a number"
-    shown = given if len(given) <= 60 else f"{given[:59]}…"
-    return InputError(f"seeds: {shown} is not allowed; {why}")

@@ -4,76 +4,64 @@
     axes: {strategy: [fedpns, fedavg], sigma: [0.2, 0.3]}
     seeds: 1-5
 
-A value of an axis may be several settings at once ({nodes: 500, fraction: 0.02}). `grids` lists several such blocks, each
-on top of what stands above it; a trial that two of them name is one trial.
+A value of an axis may be several settings at once ({nodes: 500, fraction: 0.02}). `grids` lists several such blocks,
+each on top of the base, axes and seeds above it; a trial that two of them name is one trial.
 """
 
 from __future__ import annotations
 
-import difflib
-import itertools
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, field_validator
+from pydantic import Field, PositiveFloat, PositiveInt, ValidationError, field_validator
 
 from fedpns_ray.errors import InputError
-from fedpns_ray.experiment import Experiment, as_folder, drop_idle, folder_name, names_user_code
+from fedpns_ray.experiment import Experiment, as_folder, folder_name
+from fedpns_ray.records.record import Record
+from fedpns_ray.records.schema import declared, plotted
+from fedpns_ray.registry import KINDS, known_parameters
+from fedpns_ray.runtime.deadlines import PATIENCE
 from fedpns_ray.runtime.layout import Layout
-from fedpns_ray.strategies import KINDS, known_parameters
-from fedpns_ray.study.seeds import parse_seeds
-from fedpns_ray.yaml_file import Key, YamlFile
+from fedpns_ray.settings import Settings, drop_idle, names_user_code
+from fedpns_ray.study.trials import Block, Expansion, Grid, Grids, Trial, chosen, described, selection_words
+from fedpns_ray.validation import refusal, suggestion
+from fedpns_ray.yaml_file import YamlFile
 
-Settings = dict[str, Any]
+__all__ = ["Plot", "Search", "Study", "Trial", "read_study"]
 
-PLOTTED = (
-    "test_accuracy", "test_loss", "train_loss", "iid_probability", "expectation", "gradient_norm_iid",
-    "gradient_norm_other", "gradient_norm_of_mean", "weight_divergence",
-)  # fmt: skip
-"""What a study can plot and tabulate, of all that a record holds."""
+OVER = (Record.round, Record.simulated_seconds, Record.bytes_up, Record.bytes_down)
 
 
-MOST_TRIALS = 100_000
-"""Of one study: far more than anybody runs, and few enough to be held in memory."""
+class Plot(Block):
+    """What to draw; what is not given follows from the axes."""
 
+    quantities: list[str] = Field([Record.test_accuracy])
+    """Keys of records: one row of panels each, and one column of the table."""
+    lines: list[str] = Field([])
+    """Axes shown by colour; each value of the others is a panel. Default: strategy, or the first axis."""
+    over: str = Record.round
+    """The horizontal axis: rounds, or what they have cost so far, as the mean over seeds."""
 
-class _Block(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
-
-
-class Plot(_Block):
-    """What to draw; what is left out follows from the axes."""
-
-    quantities: list[str] = ["test_accuracy"]
-    """One row of panels each, and one column of the table."""
-    lines: list[str] = []
-    """Axes told apart by colour; the others make panels. Default: strategy, or the first axis."""
-    over: Literal["round", "simulated_seconds", "bytes_up", "bytes_down"] = "round"
-    """What is drawn to the right: rounds, or what they cost up to then, the mean over seeds."""
-
-    @field_validator("quantities")
+    @field_validator("over")
     @classmethod
-    def _known(cls, names: list[str]) -> list[str]:
-        for name in names:
-            if name not in PLOTTED:
-                raise ValueError(f"{name!r} cannot be plotted; there are {', '.join(PLOTTED)}")
-        return names
+    def _known(cls, over: str) -> str:
+        if over not in OVER:
+            raise ValueError(f"it must be {', '.join(OVER[:-1])} or {OVER[-1]}")
+        return over
 
 
-class Range(_Block):
-    """Numbers to search through, in steps, so that equal suggestions are equal trials."""
+class Range(Block):
+    """Numbers to search over, in steps, so that equal suggestions are equal trials."""
 
     min: float
     max: float
     step: PositiveFloat
 
 
-class Search(_Block):
+class Search(Block):
     """Optuna and ASHA instead of a grid: the fewest rounds to a target accuracy."""
 
     space: dict[str, Range] = Field(min_length=1)
@@ -85,33 +73,26 @@ class Search(_Block):
     grace: PositiveInt = 20
     """Rounds that every trial may run before the scheduler judges it."""
     confirm: PositiveInt = 3
-    """The best suggestions, run to the end with all seeds, beside the base settings."""
+    """How many of the best suggestions are run to the end with all seeds, in addition to the base settings."""
 
 
-class Grid(_Block):
-    """A block of trials on top of the study's own base, axes and seeds."""
-
-    base: Settings = {}
-    axes: dict[str, list[Any]] = {}
-    seeds: Any = None
-
-
-class _File(Grid):
+class File(Grids):
     """The keys of a study file."""
 
     title: str = ""
-    grids: list[Grid] = []
-    baseline: Settings = {"strategy": "fedavg"}
-    """What differences are taken against: these settings changed, all else and the seed equal."""
-    targets: list[float] = [0.8, 0.9]
+    baseline: Settings = Field({"strategy": "fedavg"})
+    """What trials are compared with: the same settings and seed, except for these."""
+    targets: list[float] = Field([0.8, 0.9])
     """Accuracies to count the rounds to."""
     plot: Plot = Plot()
     layout: dict[str, Any] | None = None
-    """Spread each trial over node actors; the keys are those of Layout. Default: a trial is one process."""
+    """Spread each trial over node actors; the keys are those of Layout. Default: one process per trial."""
     cpus_per_trial: PositiveFloat = 1.0
     gpus_per_trial: float | None = Field(None, ge=0)
     cpu_fallback: bool = False
     """Train on the CPU where a trial is given a GPU but torch there sees none; otherwise that is refused."""
+    patience: float = Field(PATIENCE, ge=1)
+    """Seconds that a worker may be silent, at least, before it is killed and its work done again."""
     search: Search | None = None
 
     @field_validator("targets")
@@ -123,31 +104,15 @@ class _File(Grid):
         return targets
 
 
-KEYS = tuple(dict.fromkeys(key for block in (_File, Plot, Search, Range) for key in block.model_fields))
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One experiment with one seed, known by its configuration."""
-
-    experiment: Experiment
-    settings: Settings = field(compare=False)
-    """As the study named them, before what the experiment does not use fell away."""
-
-    @cached_property
-    def name(self) -> str:
-        return folder_name(self.experiment)
-
-
 @dataclass(frozen=True)
 class Study:
-    """A study, ready to run: every trial valid, in the order in which they should run."""
+    """A study, ready to run: every trial is valid, in the order in which they should run."""
 
     name: str
     title: str
     trials: list[Trial]
     axes: list[str]
-    """The settings that tell trials apart, in the file's order; without the seed."""
+    """The settings that differ between trials, in the file's order; without the seed."""
     baseline: Settings
     targets: list[float]
     plot: Plot
@@ -156,19 +121,29 @@ class Study:
     gpus_per_trial: float | None
     search: Search | None
     text: bytes = field(default=b"", repr=False)
-    """The file as it is."""
+    """The content of the file."""
     importing: bool = True
-    """Whether parts of the user's own may be imported: for running, never for reading."""
+    """Whether user-defined parts may be imported: for running, never for reading."""
     cpu_fallback: bool = False
     """Whether trials may train on the CPU where they were given a GPU that torch cannot use."""
+    patience: float = PATIENCE
+    """Seconds that a worker may be silent, at least, before it is killed and its work done again."""
+    whole: list[Trial] = field(default_factory=list, repr=False)
+    """Every trial of the file, with the file's own seeds; `trials` are those that were asked for. Default: the same."""
+    selection: str = ""
+    """What was asked for, in words, such as model=mlr; empty for all of it."""
+
+    def __post_init__(self) -> None:
+        if not self.whole:
+            object.__setattr__(self, "whole", self.trials)
 
     def partner(self, trial: Trial, others: Mapping[str, Experiment]) -> str | None:
         """The name of the experiment that a trial is compared with, if it is among the others (and not itself)."""
         settings = trial.settings | self.baseline
         if set(self.baseline) & {"strategy", *KINDS} and not names_user_code(self.baseline):
-            foreign = set(trial.experiment.parameters) - set(known_parameters())  # of a part of the user's own
+            foreign = set(trial.experiment.parameters) - set(known_parameters())  # of a user-defined part
             settings = {key: value for key, value in settings.items() if key not in foreign}
-        baseline = _described(settings, self.importing)
+        baseline = described(settings, self.importing)
         name: str | None = folder_name(baseline)
         if name not in others and not baseline.imported:
             name = next((other for other, theirs in others.items() if baseline.agrees_with(theirs)), None)
@@ -176,12 +151,12 @@ class Study:
 
     @property
     def grace(self) -> int:
-        """Of a search: rounds before a trial is judged. All of them, so nobody is stopped early, where it was made shorter."""
+        """Rounds before a search judges a trial; all rounds if there are fewer, so that none is stopped early."""
         assert self.search is not None
         return min(self.search.grace, self.trials[0].experiment.rounds)
 
     def confirmation(self, ranked: Sequence[Settings]) -> list[Trial]:
-        """Of a search: its own settings and the best suggestions, each with all seeds."""
+        """The trials that confirm a search: its own settings and the best suggestions, each with all seeds."""
         assert self.search is not None
         candidates: list[Settings] = [{}, *ranked[: self.search.confirm]]
         trials = [
@@ -192,183 +167,84 @@ class Study:
         return list({trial.name: trial for trial in trials}.values())
 
 
-def _described(settings: Settings, importing: bool) -> Experiment:
-    """An experiment, ready to run; or, for reading, one that imports nothing."""
-    used = drop_idle(settings, importing)
-    return Experiment(**used) if importing else Experiment.recorded(used)
-
-
 def read_study(
     source: Path | Mapping[str, Any],
     changes: Mapping[str, Any] | None = None,
     seeds: Any = None,
+    only: Mapping[str, Any] | None = None,
     importing: bool = True,
 ) -> Study:
-    """A study from its file, or from the keys and values of one; `changes` are settings that win over them, `seeds`
-    replace all of its seeds.
+    """A study from its file, or from the keys and values of one.
+
+    `changes` are settings that override those of the file. `seeds` replace its seeds, and `only` keeps the trials with
+    one of these values (`{"sigma": [0.2, 0.3], "model": "mlr"}`); the study's `whole` still has all trials.
     """
     file = YamlFile(source)
     stem = file.path.stem if file.path else as_folder(str(file.content.get("title") or "study"))
     content = _checked(file)
-    reader = _Reader(file, content, dict(changes or {}), seeds, importing)
-    trials = reader.trials()
+    search = content.search
+    expansion = Expansion(file, content, dict(changes or {}), importing)
+    whole = expansion.trials()
+    if importing:
+        _refuse_unknown_quantities(file, content.plot, whole)
     return Study(
         name=as_folder(stem),
         title=content.title or stem,
-        trials=trials,
-        axes=reader.axes(trials),
+        trials=chosen(whole if seeds is None else expansion.trials(seeds), only or {}),
+        axes=expansion.axes(whole, search.space if search else ()),
         baseline=content.baseline,
-        targets=sorted({*content.targets, *([content.search.target] if content.search else [])}),
+        targets=sorted({*content.targets, *([search.target] if search else [])}),
         plot=content.plot,
-        layout=reader.layout(),
+        layout=_layout(file, content),
         cpus_per_trial=content.cpus_per_trial,
         gpus_per_trial=content.gpus_per_trial,
-        search=content.search,
-        text=file.path.read_bytes() if file.path else yaml.safe_dump(file.content, sort_keys=False).encode(),
+        search=search,
+        text=file.text if file.path else yaml.safe_dump(file.content, sort_keys=False).encode(),
         importing=importing,
         cpu_fallback=content.cpu_fallback,
+        patience=content.patience,
+        whole=whole,
+        selection=selection_words(only or {}, seeds),
     )
 
 
-def _checked(file: YamlFile) -> _File:
+def _checked(file: YamlFile) -> File:
     try:
-        return _File(**file.content)
+        return File(**file.content)
     except ValidationError as error:
-        first = error.errors()[0]
-        keys = first["loc"]
-        where = ".".join(str(key) for key in keys)
-        if first["type"] == "extra_forbidden":
-            near = difflib.get_close_matches(str(keys[-1]), KEYS, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_File.model_fields)}"
-            raise file.error(f"{where}: unknown key; {hint}", *keys) from None
-        message = first["msg"].replace("Input should be", "it must be").replace("Value error, ", "")
-        raise file.error(f"{where}: {first['input']!r} is not allowed; {message}", *keys) from None
+        keys = error.errors()[0]["loc"]
+        refused = refusal(error, nested=True)
+        if error.errors()[0]["type"] == "extra_forbidden":
+            hint = suggestion(str(keys[-1]), _block_at(keys[:-1]).model_fields)
+            refused = InputError(refused.field, problem="unknown key", hint=hint)
+        raise refused.at(file.place(*keys)) from None
 
 
-class _Reader:
-    """From a checked file to trials, with the file's lines at hand."""
-
-    def __init__(self, file: YamlFile, content: _File, changes: Settings, seeds: Any, importing: bool) -> None:
-        self._file, self._content, self._changes, self._seeds = file, content, changes, seeds
-        self._importing = importing
-
-    def trials(self) -> list[Trial]:
-        """Seed by seed, so that every comparison is complete for the first seeds before the last ones begin."""
-        blocks: Sequence[Grid] = self._content.grids or [Grid()]
-        self._refuse_too_many(blocks)
-        found: dict[tuple[int, str], Trial] = {}
-        used: set[str] = set()
-        for k, block in enumerate(blocks):
-            for order, trial in self._of_block(k, block):
-                found.setdefault((order, trial.name), trial)
-                used |= set(drop_idle(trial.settings, self._importing))
-        self._refuse_useless(blocks, used)
-        return [found[key] for key in sorted(found, key=lambda key: key[0])]
-
-    def axes(self, trials: Sequence[Trial]) -> list[str]:
-        """In the file's order: the settings that axes and grids name and that differ between trials."""
-        blocks = [self._content, *self._content.grids]
-        named = [key for block in blocks for axis, values in block.axes.items() for key in _keys_of(axis, values)]
-        named += [key for block in self._content.grids for key in block.base]
-        if self._content.search:
-            named += list(self._content.search.space)
-        named = [key for key in dict.fromkeys(named) if key not in self._changes and key not in ("seed", "rounds")]
-        settings = [trial.experiment.settings() for trial in trials]
-        return [key for key in named if self._content.search or len({str(s.get(key)) for s in settings}) > 1]
-
-    def layout(self) -> Layout | None:
-        if self._content.layout is None:
-            return None
-        known = tuple(Layout.__dataclass_fields__)
-        for key in self._content.layout:
-            if key not in known:
-                raise self._file.error(f"layout.{key}: unknown key; there are {', '.join(known)}", "layout", key)
-        try:
-            return Layout(**{"cpu_fallback": self._content.cpu_fallback} | self._content.layout)
-        except (InputError, TypeError) as error:
-            raise self._file.error(f"layout: {error}", "layout") from None
-
-    def _refuse_too_many(self, blocks: Sequence[Grid]) -> None:
-        """Counted, not listed: a dozen long axes name more trials than a machine can hold."""
-        count = 0
-        for k, block in enumerate(blocks):
-            axes = {**self._content.axes, **block.axes}
-            count += len(self._seeds_of(k, block)) * math.prod(len(values) for values in axes.values())
-            if count > MOST_TRIALS:
-                place: tuple[Key, ...] = (
-                    ("grids", k, "axes") if block.axes else ("axes",) if axes else ("grids", k, "seeds")
-                )
-                raise self._file.error(
-                    f"{place[-1]}: with all seeds these are {count:,} trials, and {MOST_TRIALS:,} are the most", *place
-                )
-
-    def _of_block(self, k: int, block: Grid) -> Iterator[tuple[int, Trial]]:
-        base = self._content.base | block.base
-        axes = {**self._content.axes, **block.axes}
-        seeds = self._seeds_of(k, block)
-        combinations = [dict(_flat(zip(axes, values, strict=True))) for values in itertools.product(*axes.values())]
-        for order, seed in enumerate(seeds):
-            for values in combinations:
-                settings = base | values | self._changes | {"seed": seed}
-                try:
-                    yield order, Trial(_described(settings, self._importing), settings)
-                except InputError as error:
-                    raise self._locate(error, k) from None
-
-    def _seeds_of(self, k: int, block: Grid) -> list[int]:
-        if self._seeds is not None:
-            return parse_seeds(self._seeds)
-        for seeds, keys in ((block.seeds, ("grids", k, "seeds")), (self._content.seeds, ("seeds",))):
-            if seeds is not None:
-                try:
-                    return parse_seeds(seeds)
-                except InputError as error:
-                    raise self._file.error(str(error), *keys) from None
-        return [1]
-
-    def _locate(self, error: InputError, k: int) -> InputError:
-        """Experiments say which key is wrong; the file knows where it stands."""
-        key = str(error).partition(":")[0]
-        if key in self._changes:
-            return error
-        return self._file.error(str(error), *self._place(key, k))
-
-    def _place(self, key: str, k: int) -> tuple[Key, ...]:
-        blocks: list[tuple[tuple[Key, ...], Grid]] = [((), self._content)]
-        if self._content.grids:
-            blocks.insert(0, (("grids", k), self._content.grids[k]))
-        for prefix, block in blocks:
-            for axis, values in block.axes.items():
-                if key in _keys_of(axis, values):
-                    return (*prefix, "axes", axis)
-            if key in block.base:
-                return (*prefix, "base", key)
-        return ("grids", k)
-
-    def _refuse_useless(self, blocks: Sequence[Grid], used: set[str]) -> None:
-        """A setting that no trial uses is a mistake; one that some trials use is not."""
-        for k, block in enumerate(blocks):
-            base = self._content.base | block.base
-            axes = {**self._content.axes, **block.axes}
-            for key in (*base, *(key for axis, values in axes.items() for key in _keys_of(axis, values))):
-                if key not in used and key not in self._changes:
-                    raise self._file.error(f"{key}: no trial of this study uses it", *self._place(key, k))
-        for key in self._changes:
-            if key not in used:
-                raise InputError(f"{key}: no trial of {self._file.path or 'this study'} uses it")
+def _refuse_unknown_quantities(file: YamlFile, plot: Plot, trials: Sequence[Trial]) -> None:
+    """What a study plots must be a number that the rounds of some trial have."""
+    known = {quantity.key for trial in trials for quantity in plotted(declared(trial.experiment))}
+    for k, key in enumerate(plot.quantities):
+        if key not in known:
+            place = file.place("plot", "quantities", k)
+            raise InputError("plot.quantities", key, "", suggestion(key, sorted(known)), place=place)
 
 
-def _flat(values: Any) -> Iterator[tuple[str, Any]]:
-    """(axis, value) → settings; a value may be several settings at once."""
-    for axis, value in values:
-        if isinstance(value, Mapping):
-            yield from value.items()
-        else:
-            yield axis, value
+def _block_at(keys: Sequence[str | int]) -> type[Block]:
+    blocks: dict[int | str, type[Block]] = {"grids": Grid, "plot": Plot, "search": Search}
+    return File if not keys else Range if "space" in keys else blocks[keys[0]]
 
 
-def _keys_of(axis: str, values: Sequence[Any]) -> list[str]:
-    """The settings that an axis moves."""
-    keys = [str(key) for value in values if isinstance(value, Mapping) for key in value]
-    plain = [axis] if any(not isinstance(value, Mapping) for value in values) else []
-    return list(dict.fromkeys(plain + keys))
+def _layout(file: YamlFile, content: File) -> Layout | None:
+    if content.layout is None:
+        return None
+    known = [field.name for field in fields(Layout)]
+    for key, value in content.layout.items():
+        name, place = f"layout.{key}", file.place("layout", key)
+        if key not in known:
+            raise InputError(name, problem="unknown key", hint=suggestion(key, known), place=place)
+        if not isinstance(value, (int, float, type(None))):
+            raise InputError(name, value, "it must be a number", place=place)
+    try:
+        return Layout(**{"cpu_fallback": content.cpu_fallback, "patience": content.patience} | content.layout)
+    except InputError as error:
+        raise error.at(file.place("layout", error.field), f"layout.{error.field}") from None

@@ -1,8 +1,8 @@
-"""A study sent to a cluster: ship the folder, run the study there as a job, follow its log, bring its tables home.
+"""Sends a study to a cluster: ships the folder, runs the study there as a job, follows its log, fetches its tables.
 
-The job needs nobody who watches it. The same command given again follows the job that runs, or starts one that resumes where
-the last one stood. Results come home through a second small job's log, whatever the storage: a bucket that only the cluster
-may read, or a folder that only its machines share.
+The job does not depend on the command that follows it. The same command given again follows the running job, or starts
+one that resumes where the last one stopped. Results are fetched through the log of a second small job, so they may be
+in a bucket that only the cluster can read, or in a folder that only its machines share.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import aiohttp
 from ray.exceptions import AuthenticationError
 from ray.job_submission import JobDetails, JobStatus, JobSubmissionClient
 
-from fedpns_ray.errors import InputError, LostError
+from fedpns_ray.errors import InputError, LostError, Shown, one_line
 from fedpns_ray.records.storage import Storage
 
 LEFT_HERE = (
@@ -40,15 +40,17 @@ LEFT_HERE = (
     ".pytest_cache",
     ".ruff_cache",
 )
-"""What is not shipped, as patterns of .gitignore: without its slash, `data` would leave fedpns_ray/data here, too."""
+"""What is not shipped, as .gitignore patterns; without its slash, `data` would also match fedpns_ray/data."""
 PATIENCE = 60.0
-"""Seconds without an answer after which the cluster counts as lost from sight."""
+"""Seconds without an answer after which following is given up."""
+LONGEST_LOG = 300
+"""Characters of a failed job's log that are shown."""
 BEGIN, END = "-----BEGIN STUDY-----", "-----END STUDY-----"
 LOST = (RuntimeError, ConnectionError, OSError, aiohttp.ClientError)
 
 
 class Submission:
-    """One study on one cluster: its jobs share a name, told apart by a number."""
+    """One study on one cluster: its jobs share a name and are numbered."""
 
     def __init__(self, address: str, arguments: Sequence[str], study: Path, out: str) -> None:
         self._command, self._out = ["python", "-m", "fedpns_ray", "study", *arguments, "--address", "auto"], out
@@ -57,11 +59,11 @@ class Submission:
         self._client = _client(address)
 
     def start(self, say: Callable[[str], None]) -> str:
-        """The job that runs already, or a new one."""
+        """The job that is already running, or a new one; `say` prints which, as the command's own output."""
         jobs = [job for job in self._client.list_jobs() if (job.submission_id or "").startswith(f"{self._name}-")]
         for job in jobs:
             if not job.status.is_terminal():
-                say(f"following {job.submission_id}, which runs there already")
+                say(f"following {job.submission_id}, which is already running there")
                 return str(job.submission_id)
         name = self._submit(self._command, f"{self._name}-{len(jobs) + 1}")
         say(f"sent as {name}; it keeps running if this command is stopped, and the same command follows it again")
@@ -74,17 +76,17 @@ class Submission:
                 self._client.submit_job(entrypoint=shlex.join(command), submission_id=name, runtime_env=environment)
             )
         except (RuntimeError, ValueError) as error:
-            raise InputError(f"submit: the job was refused ({_one_line(error)})") from None
+            raise InputError("submit", problem=f"the cluster refused the job ({one_line(error)})") from None
 
     def follow(self, name: str, write: Callable[[str], Any]) -> int:
-        """Copy the job's log until it ends; gives back its exit code."""
+        """Copy the job's log until it ends; returns its exit code."""
         seen, lost = 0, 0.0
 
         async def tail() -> None:
             nonlocal seen, lost
             passed = 0
             async for text in self._client.tail_job_logs(name):
-                new = text[max(0, seen - passed) :]  # a second connection begins with what was seen already
+                new = text[max(0, seen - passed) :]  # a new connection starts with what was seen before
                 passed += len(text)
                 if new:
                     write(new)
@@ -100,17 +102,18 @@ class Submission:
             except LOST as error:
                 lost = lost or time.monotonic()
                 if time.monotonic() - lost > PATIENCE:
-                    raise LostError(f"no answer from the cluster ({_one_line(error)}); {name} runs on there") from None
+                    reason = f"no answer from the cluster ({one_line(error)}); {name} keeps running there"
+                    raise LostError(reason) from None
             time.sleep(1)
 
     def fetch(self, to: Path) -> list[str]:
-        """Bring the study's own files (tables, curves, pictures; no trials) to a folder of this machine."""
+        """Copy the study's own files (tables, curves, pictures; no trials) to a folder on this machine."""
         name = self._submit(["python", "-m", "fedpns_ray.study.submission", self._out], f"fetch-{time.time_ns()}")
         while not (status := self._client.get_job_status(name)).is_terminal():
             time.sleep(0.5)
         log = self._client.get_job_logs(name)
         if status != JobStatus.SUCCEEDED or END not in log:
-            raise LostError(f"results cannot be fetched ({_one_line(log)[-300:]})")
+            raise LostError(f"results cannot be fetched ({one_line(log[-LONGEST_LOG:], LONGEST_LOG)})")
         packed = base64.b64decode(log.partition(BEGIN)[2].partition(END)[0])
         to.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(io.BytesIO(packed)) as archive:
@@ -122,20 +125,19 @@ class Submission:
 
 def _client(address: str) -> JobSubmissionClient:
     if not address.startswith(("http://", "https://")):
-        raise InputError(f"submit: {address} is not allowed; it must be like http://127.0.0.1:8265")
+        raise InputError("submit", Shown(address), "it must be like http://127.0.0.1:8265")
     logging.getLogger("ray").setLevel(logging.WARNING)
     try:
         return JobSubmissionClient(address, headers=_token_header())
     except AuthenticationError:
-        raise InputError(
-            f"submit: the cluster at {address} refuses our token; ~/.ray/auth_token must be the one it was started with"
-        ) from None
+        hint = "~/.ray/auth_token must be the one the cluster was started with"
+        raise InputError("submit", Shown(address), hint=hint, problem="refuses the token of this machine") from None
     except (RuntimeError, ConnectionError, ValueError) as error:
-        raise InputError(f"submit: no cluster takes jobs at {address} ({_one_line(error)[:200]})") from None
+        raise InputError("submit", Shown(address), problem=f"does not accept jobs ({one_line(error)})") from None
 
 
 def _token_header() -> dict[str, str]:
-    """The user's token, if there is one, found where Ray looks; Ray itself would look only if RAY_AUTH_MODE were set."""
+    """The user's token, if there is one, from where Ray keeps it; Ray itself looks only if RAY_AUTH_MODE is set."""
     token = os.environ.get("RAY_AUTH_TOKEN", "")
     path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or "~/.ray/auth_token").expanduser()
     if not token and path.is_file():
@@ -149,12 +151,8 @@ def _exit_code(job: JobDetails) -> int:
     return 0 if job.status == JobStatus.SUCCEEDED else job.driver_exit_code or 1
 
 
-def _one_line(error: object) -> str:
-    return " ".join(str(error).split())
-
-
 def pack(storage: Storage) -> bytes:
-    """The files at the top of a study's storage, as one archive."""
+    """The files at the top level of a study's storage, as one archive."""
     names = [name for name in storage.names() if "." in name.strip(".")]
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -1,7 +1,7 @@
 """One trial: an experiment on its share of a machine, as Ray Tune's Trainable.
 
-It works in its own run folder in the study's storage and resumes from what is there, so a trial that was lost, stopped or
-left over from an earlier command continues from its last checkpoint, wherever it is started again.
+It works in its own run folder in the study's storage and resumes from what is there: a trial that was lost, stopped or
+left unfinished by an earlier command continues from its last checkpoint, wherever it is started again.
 """
 
 from __future__ import annotations
@@ -22,20 +22,25 @@ import torch
 from ray import tune
 from ray.util.placement_group import get_current_placement_group
 
-from fedpns_ray.core.run import Record
+from fedpns_ray.atomic_file import read_whole, write_whole
 from fedpns_ray.data import build_population
 from fedpns_ray.errors import InputError
 from fedpns_ray.experiment import Experiment, folder_name
+from fedpns_ray.records.file_names import TRIALS
+from fedpns_ray.records.record import Key, Record
 from fedpns_ray.records.run_folder import RunFolder
 from fedpns_ray.records.storage import Storage
+from fedpns_ray.runtime.actor_group import FETCHED_WITHIN
+from fedpns_ray.runtime.deadlines import PATIENCE
 from fedpns_ray.runtime.driver import Driver, Recording
 from fedpns_ray.runtime.in_process import in_process
 from fedpns_ray.runtime.layout import Plan
+from fedpns_ray.runtime.news import Newsroom
 from fedpns_ray.runtime.node_actor import assigned_device
 from fedpns_ray.runtime.node_actors import Place, on_node_actors
 
 REPORT_EVERY = 1.0
-"""Seconds between two reports of a trial: each costs the trial a few milliseconds, and Tune's loop too."""
+"""Seconds between two reports of a trial: each costs a few milliseconds, in the trial and in Tune's loop."""
 PUSH_EVERY = 30.0
 """Seconds between two copies of a run folder to a URI."""
 
@@ -48,17 +53,32 @@ class Terms:
 
     storage: Storage
     samples: dict[str, Any]
-    """Data set → reference: it lies in the object store once a machine."""
+    """Data set → reference to its samples in the object store, once per machine."""
     plan: Plan | None = None
     """Node actors to spread over; None: the trial is one process."""
     cpu_fallback: bool = False
-    """Whether a trial may train on the CPU where it was given a GPU that torch cannot use."""
+    """Whether a trial may train on the CPU if it is given a GPU that torch cannot use."""
+    patience: float = PATIENCE
+    """Seconds that a trial's worker may be silent, at least, before it is killed."""
     target: float | None = None
-    """A search's: report every round, and stop at this accuracy."""
+    """Only used by searches: report every round, and stop at this accuracy."""
+
+
+class TrialReport(dict[str, Any]):
+    """What a trial last reported to Tune; empty before its first report."""
+
+    trial = Key[str]()
+    round = Key["int | None"]()
+    best_accuracy = Key["float | None"]()
+    cost = Key[float]()
+    """What a search minimises."""
+    diverged = Key["bool | None"]()
+    messages = Key["list[tuple[int, str]] | None"]()
+    """Log messages since the last report: level and text."""
 
 
 def experiment_of(config: dict[str, Any]) -> Experiment:
-    """Of a trial's configuration in Tune: the experiment, and beside it what a search suggests (in steps, so rounded)."""
+    """The experiment of a trial, from its configuration in Tune; suggested values come in steps, so round them."""
     suggested = {key: round(value, 6) for key, value in config.items() if key != "experiment"}
     return Experiment(**config["experiment"] | suggested)
 
@@ -69,6 +89,7 @@ class TrialRun(tune.Trainable):
     def setup(self, config: dict[str, Any], terms: Terms) -> None:
         torch.set_num_threads(1)
         self._terms = terms
+        self._newsroom = Newsroom().__enter__()
         self._begin(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -78,11 +99,13 @@ class TrialRun(tune.Trainable):
 
     def cleanup(self) -> None:
         self._end()
+        self._newsroom.__exit__(None, None, None)
 
     def _begin(self, config: dict[str, Any]) -> None:
-        """Touches nothing yet: Tune makes workers that it then gives no step, and another one may have the trial."""
+        """Opens nothing yet: Tune starts workers that never get a step, and another one may run the trial."""
+        self._newsroom.since(0)  # drop what the previous trial logged at its end
         self._experiment = experiment_of(config)
-        self._folder = f"trials/{folder_name(self._experiment)}"
+        self._folder = f"{TRIALS}/{folder_name(self._experiment)}"
         self._driver: Driver | None = None
         self._held = ExitStack()
         self._scratch: Path | None = None
@@ -91,7 +114,7 @@ class TrialRun(tune.Trainable):
         self._diverged = False
 
     def _open(self) -> Driver:
-        """The trial's folder, and its run from where that stands."""
+        """The trial's run, resumed from its folder."""
         storage = self._terms.storage
         if storage.path:
             out = storage.path / self._folder
@@ -107,11 +130,11 @@ class TrialRun(tune.Trainable):
     def _start(self, out: Path) -> Driver:
         e, plan, recording = self._experiment, self._terms.plan, Recording(out)
         reference = self._terms.samples.get(e.dataset)
-        population = build_population(e, ray.get(reference) if reference is not None else None)
+        population = build_population(e, ray.get(reference, timeout=FETCHED_WITHIN) if reference is not None else None)
         if plan is None:
             return in_process(e, population, recording, assigned_device(self._terms.cpu_fallback))
         place = Place(plan, get_current_placement_group(), f"{folder_name(e)} ({os.getpid()}-{next(_numbers)})")
-        return self._held.enter_context(on_node_actors(e, ray.put(population), place, recording, print))
+        return self._held.enter_context(on_node_actors(e, ray.put(population), place, recording))
 
     def step(self) -> dict[str, Any]:
         try:
@@ -119,23 +142,24 @@ class TrialRun(tune.Trainable):
             done = self._advance(self._driver)
         except BaseException:
             self._driver = None
-            self._held.__exit__(*sys.exc_info())  # no checkpoint of a round that failed half-way
+            self._held.__exit__(*sys.exc_info())  # no checkpoint for a round that failed midway
             raise
         if done:
             self._end()
         else:
-            self._push_now_and_then()
+            self._push_if_due()
         return {
-            "trial": folder_name(self._experiment),
-            "round": self._round,
-            "best_accuracy": self._best,
-            "cost": self._cost(),
-            "diverged": self._diverged,
-            "done": done,
+            TrialReport.trial: folder_name(self._experiment),
+            TrialReport.round: self._round,
+            TrialReport.best_accuracy: self._best,
+            TrialReport.cost: self._cost(),
+            TrialReport.diverged: self._diverged,
+            TrialReport.messages: [tuple(message) for message in self._newsroom.since(0).messages],
+            "done": done,  # for Tune
         }
 
     def _advance(self, driver: Driver) -> bool:
-        """For about a second; says whether the trial has come to its end."""
+        """Advance for about a second; returns whether the trial is over."""
         until = time.monotonic() + (0 if self._terms.target else REPORT_EVERY)
         while not self._reached:
             record = driver.step()
@@ -148,24 +172,24 @@ class TrialRun(tune.Trainable):
         return True
 
     def _note(self, record: Record) -> None:
-        self._round, self._diverged = record["round"], "diverged" in record
-        self._best = max(self._best, record["test_accuracy"] or 0.0)
+        self._round, self._diverged = record.round, record.diverged is not None
+        self._best = max(self._best, record.test_accuracy or 0.0)
         if self._terms.target and self._best >= self._terms.target:
             self._reached = self._reached or self._round
 
     def _cost(self) -> float:
-        """What a search minimises: the rounds to the target; short of it, more than all rounds, by what is missing."""
+        """What a search minimises: rounds to the target; if it is missed, all rounds plus the remaining gap."""
         if self._reached:
             return float(self._reached)
         return self._experiment.rounds * (1 + (self._terms.target or 1.0) - self._best)
 
-    def _push_now_and_then(self) -> None:
+    def _push_if_due(self) -> None:
         if self._scratch and time.monotonic() - self._pushed > PUSH_EVERY:
             self._terms.storage.push(self._folder, self._scratch)
             self._pushed = time.monotonic()
 
     def _end(self) -> None:
-        """Leave the run folder whole: finished, or with a checkpoint where it stands."""
+        """Leave the run folder complete: finished, or with a checkpoint of the last round."""
         if self._driver is None:
             return
         self._driver = None
@@ -176,18 +200,19 @@ class TrialRun(tune.Trainable):
 
 
 def _standing(folder: RunFolder) -> list[Record]:
-    """The records that a trial resumes from; those of a damaged run are made again."""
+    """The records that a trial resumes from; those of a damaged run are computed again."""
+    lines = folder.lines()
     try:
-        return [] if folder.damage() else folder.records()
+        return [] if folder.damage(lines) else lines.records
     except InputError:
         return []
 
 
 def _take_from_lost_machine(out: Path) -> None:
-    """A machine that is cut off keeps running for minutes and holds its locks: its trials resume elsewhere."""
+    """A machine that is cut off keeps running for minutes and holds its locks, while its trials resume elsewhere."""
     holder = out / ".machine"
     lost = {node["NodeID"] for node in ray.nodes() if not node["Alive"]}
-    if holder.exists() and holder.read_text() in lost:
+    if (read_whole(holder) or b"").decode(errors="replace") in lost:
         RunFolder(out).break_lock()
     out.mkdir(parents=True, exist_ok=True)
-    holder.write_text(ray.get_runtime_context().get_node_id())
+    write_whole(holder, ray.get_runtime_context().get_node_id().encode())

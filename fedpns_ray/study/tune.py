@@ -1,7 +1,7 @@
-"""Ray Tune, as studies use it: quiet, its workers reused, its own files thrown away.
+"""Ray Tune, as studies use it: quiet, its workers reused, its own files deleted.
 
-What is done is known from the run folders in the study's storage, never from Tune's state: so a study needs no pickle to be
-read or resumed, and seeds or values can be added to one that has finished.
+Which trials are done is known from the run folders in the study's storage, never from Tune's state: a study needs no
+pickle to be read or resumed, and seeds or values can be added to one that has finished.
 """
 
 from __future__ import annotations
@@ -11,88 +11,98 @@ import os
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import ray
 from ray import cloudpickle, tune
-from ray.exceptions import NodeDiedError, TaskUnschedulableError
+from ray.exceptions import GetTimeoutError, NodeDiedError, TaskUnschedulableError
 from ray.tune import Callback, CheckpointConfig, FailureConfig, RunConfig, Stopper, TuneConfig, Tuner
 from ray.tune.execution.placement_groups import PlacementGroupFactory
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from fedpns_ray.errors import InputError
+from fedpns_ray.errors import InputError, Shown, one_line
 from fedpns_ray.experiment import Experiment, folder_name
 from fedpns_ray.records.storage import Storage
 from fedpns_ray.runtime.lookout import guarded, refuse_lost
+from fedpns_ray.runtime.ray_private import quiet_tune
 from fedpns_ray.study.packing import Packing
 from fedpns_ray.study.study_file import Trial
-from fedpns_ray.study.trial import Terms, TrialRun, experiment_of
+from fedpns_ray.study.trial import Terms, TrialReport, TrialRun, experiment_of
+from fedpns_ray.study.trial_watch import TrialWatch
 
+logger = logging.getLogger(__name__)
+
+SEEN_WITHIN = 60.0
+"""Seconds for a machine to look at the study's storage."""
 RETRIES = 2
-"""How often a failed trial is tried again; it resumes from its checkpoint."""
+"""How often a failed trial is retried; it resumes from its checkpoint."""
 
 
 class Watch(Protocol):
-    """Whoever is told of a study's progress."""
+    """Receives the progress of a study."""
 
     def begin(self, trials: Sequence[Trial], done: Iterable[str], packing: Packing) -> None:
-        """These trials, of which some are done."""
+        """These trials are about to run; `done` names those that are already finished."""
         ...
 
     def begin_search(self, tried: int, packing: Packing) -> None:
-        """A search, of which some suggestions are tried."""
+        """A search is about to run; so many of its suggestions have already been tried."""
         ...
 
-    def update(self, name: str, experiment: Experiment, state: str, last: dict[str, Any]) -> None:
-        """`state` is running, done, diverged or failed; `last` is what the trial last reported: round, best_accuracy, cost."""
-        ...
-
-    def note(self, message: str) -> None:
-        """Something that people should know."""
+    def update(self, name: str, experiment: Experiment, state: str, last: TrialReport) -> None:
+        """`state`: running, done, diverged or failed; `last`: the trial's last report."""
         ...
 
     def tick(self) -> None:
-        """Called again and again while trials run or wait."""
+        """Called several times per second while trials run or wait."""
         ...
 
 
 class Silent:
-    """A watch that tells nobody."""
+    """A watch that shows nothing."""
 
     def begin(self, trials: Sequence[Trial], done: Iterable[str], packing: Packing) -> None: ...
 
     def begin_search(self, tried: int, packing: Packing) -> None: ...
 
-    def update(self, name: str, experiment: Experiment, state: str, last: dict[str, Any]) -> None: ...
-
-    def note(self, message: str) -> None: ...
+    def update(self, name: str, experiment: Experiment, state: str, last: TrialReport) -> None: ...
 
     def tick(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Watching:
+    """How a study is followed while its trials run."""
+
+    watch: Watch = field(default_factory=Silent)
+    stop: Callable[[], bool] = lambda: False
+    """Polled; True stops all trials, each with a checkpoint."""
+    verbose: bool = False
+    """Print Ray Tune's own log."""
+    loggers: tuple[Callback, ...] = ()
+    """Third-party loggers, as callbacks of Tune."""
 
 
 def tune_trials(
     space: dict[str, Any],
     terms: Terms,
     packing: Packing,
-    watch: Watch,
-    stop: Callable[[], bool],
-    on_done: Callable[[str, Experiment, dict[str, Any]], None] = lambda name, experiment, last: None,
-    verbose: bool = False,
-    loggers: tuple[Callback, ...] = (),
+    watching: Watching,
+    on_done: Callable[[Experiment, TrialReport], None] = lambda experiment, last: None,
     **search: Any,
 ) -> dict[str, str]:
-    """Run the trials of a space; gives back the errors of those that failed for good, by name.
+    """Run the trials of a space; returns the errors of those that failed for good, by name.
 
-    `on_done` hears of every trial that came to its end. `search` goes to TuneConfig: a search algorithm, a scheduler, the metric and the number of trials.
+    `on_done` is called for every trial that is over. `search` goes to TuneConfig: a search algorithm, a scheduler, the
+    metric and the number of trials.
     """
-    os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"  # `stop` is asked instead, and hears of SIGTERM too
-    os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"  # the run folders hold all of it
-    os.environ["RAY_AIR_NEW_OUTPUT"] = "1" if verbose else "0"  # the new one talks even when silent
-    logging.getLogger("ray.tune").setLevel(logging.INFO if verbose else logging.CRITICAL)
+    quiet_tune(watching.verbose)
+    logging.getLogger("ray.tune").setLevel(logging.INFO if watching.verbose else logging.CRITICAL)
     spread = packing.plan is not None
     resources = PlacementGroupFactory([{}, *packing.bundles] if spread else list(packing.bundles))
-    relay = _Relay(watch, stop, on_done)
+    relay = _Relay(watching, on_done, TrialWatch(terms.storage, terms.patience))
     with tempfile.TemporaryDirectory(prefix="fedpns-tune-") as own, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tuner = Tuner(
@@ -109,12 +119,15 @@ def tune_trials(
                 storage_path=own,
                 failure_config=FailureConfig(max_failures=RETRIES),
                 checkpoint_config=CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
-                stop=_StopAll(stop),
-                callbacks=[relay, *loggers],
-                verbose=2 if verbose else 0,
+                stop=_StopAll(watching.stop, relay.trials.stop),
+                callbacks=[relay, *watching.loggers],
+                verbose=2 if watching.verbose else 0,
             ),
         )
-        guarded(tuner.fit)
+        try:
+            guarded(tuner.fit)
+        finally:
+            relay.trials.close()
     if relay.errors:
         refuse_lost()
     return relay.errors
@@ -125,45 +138,52 @@ def _name(trial: Any) -> str:
 
 
 class _Relay(Callback):
-    """Tune's events, in the study's own words."""
+    """Passes Tune's events on to the watch, and logs what trials have logged."""
 
     def __init__(
-        self, watch: Watch, stop: Callable[[], bool], on_done: Callable[[str, Experiment, dict[str, Any]], None]
+        self, watching: Watching, on_done: Callable[[Experiment, TrialReport], None], trials: TrialWatch
     ) -> None:
-        self._watch, self._stop, self._on_done = watch, stop, on_done
+        self._watch, self._stop, self._on_done, self.trials = watching.watch, watching.stop, on_done, trials
         self.errors: dict[str, str] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {}  # Tune keeps a copy of its callbacks, which nobody will need
+        return {}  # Tune pickles its callbacks, but the copy is never used
 
-    def _tell(self, trial: Any, state: str) -> str:
+    def _update(self, trial: Any, state: str) -> str:
         name = _name(trial)
-        self._watch.update(name, experiment_of(trial.config), state, trial.last_result or {})
+        self._watch.update(name, experiment_of(trial.config), state, TrialReport(trial.last_result or {}))
         return name
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         self._watch.tick()
+        self.trials.check((trial, _name(trial)) for trial in trials if trial.status == "RUNNING")
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self.errors.pop(self._tell(trial, "running"), None)
+        self.errors.pop(self._update(trial, "running"), None)
+        self.trials.started(trial)
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        self._tell(trial, "running")
+        name = self._update(trial, "running")
+        self.trials.reported(trial)
+        for level, text in result.pop(TrialReport.messages, ()):  # not for third-party loggers
+            logger.log(level, "%s: %s", name, text)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        if not self._stop():  # else Tune calls complete what it was told to stop
-            name = self._tell(trial, "diverged" if (trial.last_result or {}).get("diverged") else "done")
-            self._on_done(name, experiment_of(trial.config), trial.last_result)
+        self.trials.ended(trial)
+        if not self._stop():  # otherwise Tune also reports trials as complete that it was told to stop
+            last = TrialReport(trial.last_result or {})
+            self._update(trial, "diverged" if last.diverged else "done")
+            self._on_done(experiment_of(trial.config), last)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        name = self._tell(trial, "failed")
-        self.errors[name] = _reason(trial)
+        self.trials.ended(trial)
+        self.errors[self._update(trial, "failed")] = _reason(trial)
 
 
 def _reason(trial: Any) -> str:
-    """The error itself, without its traceback: from the file that Tune has just written here; its storage has it later."""
+    """The error itself, without its traceback, from the file that Tune has just written on this machine."""
     if trial.pickled_error_file:
         error = cloudpickle.loads(Path(trial.pickled_error_file).read_bytes())
         cause = getattr(error, "cause", None) or error
@@ -175,19 +195,22 @@ def _reason(trial: Any) -> str:
 
 
 class _StopAll(Stopper):
-    """Asks whether all should stop."""
+    """Stops all trials when asked to."""
 
-    def __init__(self, asked: Callable[[], bool]) -> None:
-        self._asked = asked
+    def __init__(self, asked: Callable[[], bool], then: Callable[[], None]) -> None:
+        self._asked, self._then = asked, then
 
     def __reduce__(self) -> Any:
-        return _StopAll, (_never,)
+        return _StopAll, (_never, _never)
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
 
     def stop_all(self) -> bool:
-        return self._asked()
+        if self._asked():
+            self._then()
+            return True
+        return False
 
 
 def _never() -> bool:
@@ -195,9 +218,9 @@ def _never() -> bool:
 
 
 def check_seen_by_all(storage: Storage) -> None:
-    """A path must be the same folder on every machine; a URI is tried by each of them."""
+    """Refuse a path that is not the same folder on every machine, and a URI that one of them cannot use."""
     mark = f".seen-by-all-{os.getpid()}"
-    storage.write(mark, b"a study looks whether all its machines see this folder\n")
+    storage.write(mark, b"a study checks that all its machines see this folder\n")
     try:
         look = ray.remote(num_cpus=0, max_retries=0)(_sees)
         nodes = [node for node in guarded(ray.nodes) if node["Alive"]]
@@ -209,13 +232,17 @@ def check_seen_by_all(storage: Storage) -> None:
         ]
         for node, answer in zip(nodes, answers, strict=True):
             try:
-                seen = guarded(ray.get, answer)
+                seen = guarded(ray.get, answer, timeout=SEEN_WITHIN)
+            except GetTimeoutError:
+                seen = f"no answer within {SEEN_WITHIN:.0f} s"
             except (TaskUnschedulableError, NodeDiedError):  # a machine that has just gone
                 continue
             if seen is not True:
                 raise InputError(
-                    f"out: {storage} is not seen by machine {node['NodeManagerHostname']} ({seen or 'it is not there'}); "
-                    "name a shared folder, or a URI such as s3://bucket/study"
+                    "out",
+                    Shown(storage),
+                    problem=f"is not seen by machine {node['NodeManagerHostname']} ({seen or 'it is not there'})",
+                    hint="name a shared folder, or a URI such as s3://bucket/study",
                 )
     finally:
         storage.delete(mark)
@@ -226,8 +253,8 @@ def _sees(storage: Storage, mark: str) -> bool | str:
     try:
         if storage.read(mark) is None:
             return False
-        storage.write(own, b"and whether they may write there\n")
+        storage.write(own, b"and that they may write there\n")
         storage.delete(own)
         return True
     except (InputError, OSError) as error:
-        return str(error)
+        return one_line(error)

@@ -1,1 +1,1 @@
-"""What people type and see: the command line, progress, live views. Imported by nobody but the entry point."""
+"""The command line: what users type and see. Imported only by the entry point."""

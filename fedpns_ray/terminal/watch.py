@@ -1,41 +1,107 @@
-"""A running experiment or study in a terminal: its curve, its selection, how far it has come. Reads folders only."""
+"""`fedpns watch`: a running experiment or study, its curves, its selection, its progress. Only reads folders."""
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import math
+import shlex
+import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
+from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from fedpns_ray.reporting.collecting import Gathered, Run
-from fedpns_ray.reporting.curves import label_of
+from fedpns_ray.errors import InputError
+from fedpns_ray.records.record import CORE, FATES, Record
+from fedpns_ray.records.schema import plotted
+from fedpns_ray.terminal.screen import console
 
+if TYPE_CHECKING:
+    from fedpns_ray.core.quantity import Quantity
+    from fedpns_ray.reporting.collecting import Gathered
+    from fedpns_ray.reporting.runs import Run
+
+WHAT = "Show a running experiment or study, live."
+RUNS_CODE = False
+EXAMPLES = """examples:
+  fedpns watch runs/first                                        a run, live, until it ends or Ctrl-C
+  fedpns watch runs/fig3 --html live.html                        a study, and its page, rewritten every few seconds
+"""
 BLOCKS = "▁▂▃▄▅▆▇█"
 CURVE = 60
-"""Characters of the curve of a single run; in a table it has a third of them."""
+"""Characters of the curve of a single run; in a table, a third of them."""
 SHOWN = 30
-"""Runs of a study that are shown: those that run come first."""
+"""The most runs of a study that are shown, running ones first."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="DIR", help="a run, a study, or a folder of runs; a URI works too")
+    parser.add_argument(
+        "--html", type=Path, metavar="FILE", help="also write the page, and rewrite it as rounds come in"
+    )
+    parser.add_argument(
+        "--every", default="2", metavar="SECONDS", help="seconds between two updates (default: %(default)s)"
+    )
+    parser.add_argument("--once", action="store_true", help="show the current state and exit")
+
+
+def command(options: argparse.Namespace) -> int:
+    """Watch until the last run ends, or until Ctrl-C; never changes what it watches."""
+    from fedpns_ray.reporting.collecting import gather
+    from fedpns_ray.reporting.page import write_page
+
+    every, written = _seconds(options.every), -1
+    with Live(console=console, auto_refresh=False) if console.is_terminal else nullcontext() as live:
+        while True:
+            began = time.monotonic()
+            gathered = gather([options.folder])
+            if live:
+                live.update(view(gathered), refresh=True)
+            rounds = sum(len(run.records) for run in gathered.runs)
+            over = options.once or ended(gathered)
+            if options.html and (rounds != written or over):
+                write_page(gathered, options.html, shlex.join(["fedpns", "report", gathered.sources[0].place]))
+                written = rounds
+            if over:
+                break
+            spent = time.monotonic() - began
+            time.sleep(max(every, 2 * spent))  # a large study is read less often, so as not to load the machine
+    if not console.is_terminal:
+        console.print(view(gathered))
+    return 0
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise InputError("every", text, "it must be a number of seconds above 0")
+    return seconds
 
 
 def ended(gathered: Gathered) -> bool:
-    """Every run that is expected is there and finished."""
+    """Whether every expected run is there and over."""
     return len(gathered.runs) >= gathered.expected and all(run.over for run in gathered.runs)
 
 
 def view(gathered: Gathered) -> RenderableType:
-    """What stands in the folders now."""
-    if len(gathered.runs) == gathered.expected == 1:
+    """A view of what the folders hold now."""
+    if len(gathered.runs) == gathered.expected == 1 and not gathered.left_out:
         return _one(gathered.runs[0])
     return _many(gathered)
 
 
 def spark(values: Sequence[float | None], width: int, low: float | None = None, high: float | None = None) -> str:
-    """A curve in block characters: each stands for the mean of its share of the values."""
+    """A curve in block characters, each the mean of its share of the values."""
     known = [value for value in values if value is not None and math.isfinite(value)]
     if not known:
         return ""
@@ -58,34 +124,38 @@ def _last(run: Run, key: str) -> float | None:
     return next((record[key] for record in reversed(run.records) if record.get(key) is not None), None)
 
 
-def _number(value: float | None, form: str) -> str:
-    return "-" if value is None else format(value, form)
+def _number(value: float | None, quantity: Quantity) -> str:
+    if value is None:
+        return "-"
+    return f"{quantity.scale * value:.2f}%" if quantity.unit == "%" else f"{quantity.scale * value:.4f}"
+
+
+def _shown(run: Run) -> list[Quantity]:
+    """Accuracy and loss, and what the run's parts declare."""
+    core = set(CORE) - {Record.test_accuracy, Record.test_loss}
+    return [quantity for quantity in plotted(run.quantities) if quantity.key not in core]
 
 
 def _one(run: Run) -> Group:
-    """One run: curves of accuracy, loss and the share of i.i.d. nodes, the last round, every node's draws."""
+    """One run: curves of accuracy, loss and the quantities of its parts, the last round, every node's draws."""
     e = run.experiment
     lines: list[RenderableType] = [
         Text(f"{e.label} on {e.dataset} ({e.model}), seed {e.seed}: {_state(run)}", style="bold")
     ]
     grid = Table(box=None, pad_edge=False, show_header=False)
-    for key, name, form in (
-        ("test_accuracy", "test accuracy", ".2%"),
-        ("test_loss", "test loss", ".4f"),
-        ("iid_probability", "probability of i.i.d. nodes", ".1%"),
-    ):
-        curve = spark([record.get(key) for record in run.records], CURVE)
+    for quantity in _shown(run):
+        curve = spark([record.get(quantity.key) for record in run.records], CURVE)
         if curve:
-            grid.add_row(name, curve, _number(_last(run, key), form))
+            grid.add_row(quantity.title, curve, _number(_last(run, quantity.key), quantity))
     if run.records:
         last, iid = run.records[-1], run.iid_nodes
-        drawn = Counter(node for record in run.records for node in record["drawn"])
+        drawn = Counter(node for record in run.records for node in record.drawn)
         grid.add_row("times drawn, i.i.d. nodes", _bars([drawn[node] for node in range(min(iid, CURVE))], drawn), "")
         others = range(iid, min(e.nodes, iid + CURVE))
         grid.add_row("times drawn, other nodes", _bars([drawn[node] for node in others], drawn), "")
         lines.append(grid)
-        for fate in ("drawn", "labelled", "excluded"):
-            lines.append(Text(f"{fate} in round {last['round']}: {' '.join(map(str, last[fate])) or 'none'}"))
+        for fate in FATES:
+            lines.append(Text(f"{fate} in round {last.round}: {' '.join(map(str, last[fate])) or 'none'}"))
     return Group(*lines)
 
 
@@ -94,14 +164,17 @@ def _bars(counts: Sequence[int], drawn: Counter[int]) -> str:
 
 
 def _many(gathered: Gathered) -> Group:
-    """A row a run, those that are under way first."""
+    """One row per run, running ones first."""
+    from fedpns_ray.reporting.curves import label_of
+
     runs = sorted(gathered.runs, key=lambda run: (run.over, -len(run.records)))
     done, diverged = sum(run.finished for run in runs), sum(run.diverged for run in runs)
     waiting = max(0, gathered.expected - len(runs))
-    counts = f"{done} finished, {len(runs) - done - diverged} begun, {waiting} to come"
+    counts = f"{done} finished, {len(runs) - done - diverged} unfinished, {waiting} to come"
     counts += f", {diverged} diverged" if diverged else ""
     grid = Table(box=None, pad_edge=False)
-    for column in ("run", "round", "of", "accuracy", "loss", "", "i.i.d."):
+    accuracy, loss = CORE[Record.test_accuracy], CORE[Record.test_loss]
+    for column in ("run", "round", "of", "accuracy", "loss", ""):
         grid.add_column(column, justify="left" if column in ("run", "") else "right", no_wrap=True)
     for run in runs[:SHOWN]:
         settings: dict[str, Any] = run.experiment.settings() | {"strategy": run.experiment.label}
@@ -110,10 +183,10 @@ def _many(gathered: Gathered) -> Group:
             ", ".join(filter(None, [label_of(settings, ["strategy", *axes]), f"seed {run.experiment.seed}"])),
             str(len(run.records)),
             str(run.experiment.rounds),
-            _number(_last(run, "test_accuracy"), ".2%"),
-            _number(_last(run, "test_loss"), ".3f"),
-            spark([record.get("test_accuracy") for record in run.records], CURVE // 3, 0.0, 1.0),
-            _number(_last(run, "iid_probability"), ".0%"),
+            _number(_last(run, accuracy.key), accuracy),
+            _number(_last(run, loss.key), loss),
+            spark([record.test_accuracy for record in run.records], CURVE // 3, 0.0, 1.0),
         )
     rest = [Text(f"… and {len(runs) - SHOWN} more")] if len(runs) > SHOWN else []
-    return Group(Text(f"{gathered.study.title}: {counts}", style="bold"), grid, *rest)
+    left_out = [Text(note) for note in gathered.left_out]
+    return Group(Text(f"{gathered.study.title}: {counts}", style="bold"), grid, *rest, *left_out)

@@ -1,7 +1,7 @@
-"""Real hosts on one machine: network, process and mount namespaces, each with its address, its home and its ssh server.
+"""Real hosts on one machine: network, process and mount namespaces, each with its own address, home and ssh server.
 
-A laptop, which holds the switch, and the machines of a cluster. Nothing of the outer machine is changed but the names under
-/run/netns, and they are gone with `close`, as is every process of a host: its first process takes all others with it.
+There is a laptop, which holds the switch, and the machines of a cluster. Nothing on the outer machine changes except
+names under /run/netns. `close` removes them and every process of a host: its first process takes all others with it.
 """
 
 import os
@@ -18,7 +18,7 @@ NEEDED = ("ip", "unshare", "nsenter", "ssh", "ssh-keygen", "rsync", "/usr/sbin/s
 
 
 def lacking() -> str:
-    """Why there can be no hosts here; nothing if there can."""
+    """Why hosts cannot be created here; empty if they can."""
     if os.geteuid() != 0:
         return "hosts are network namespaces, which need root"
     if missing := [tool for tool in NEEDED if not shutil.which(tool)]:
@@ -71,7 +71,7 @@ class Hosts:
     # --- what a test does -----------------------------------------------------------------------------------------
 
     def command(self, name: str, *command, folder: Path | str = "/", **environment):
-        """A command line that runs on a host, as a login would: nothing of our own environment comes along."""
+        """A command line that runs on a host as after a login: nothing of our own environment is passed on."""
         clean = {
             "HOME": str(Path.home()),
             "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}",
@@ -92,14 +92,14 @@ class Hosts:
         return [*inside, "env", "-i", *pairs, *(str(part) for part in command)]
 
     def cut(self, name: str):
-        """Pull the plug: the host goes on, and nobody can reach it."""
+        """Pull the plug: the host keeps running but cannot be reached."""
         run("ip", "-n", self._net("laptop"), "link", "set", f"to-{name}", "down")
 
     def plug_in(self, name: str):
         run("ip", "-n", self._net("laptop"), "link", "set", f"to-{name}", "up")
 
     def processes(self, name: str):
-        """What runs on a host, as it sees itself."""
+        """The processes of a host, as the host sees them."""
         return run(*self.command(name, "ps", "-e", "-o", "args=")).stdout.splitlines()
 
     # --- how a host is made ---------------------------------------------------------------------------------------
@@ -140,7 +140,8 @@ class Hosts:
         host_key = shutil.copy(host_key, home / ".ssh" / "host_key")
         (folder / "sshd_config").write_text(
             f"ListenAddress {self.addresses[name]}\nHostKey {Path.home()}/.ssh/host_key\nPidFile none\nUsePAM no\n"
-            f"StrictModes no\nPermitRootLogin prohibit-password\nAuthorizedKeysFile {Path.home()}/.ssh/authorized_keys\n"
+            f"StrictModes no\nPermitRootLogin prohibit-password\n"
+            f"AuthorizedKeysFile {Path.home()}/.ssh/authorized_keys\n"
         )
         keep = [sys.prefix, sys.base_prefix, str(ROOT), str(self.shared)]
         alive_with_us = ["setpriv", "--pdeathsig", "KILL"]

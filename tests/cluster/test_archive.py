@@ -1,4 +1,4 @@
-"""What `fedpns study --submit` really ships: caught on its way, unpacked, and run where nothing else of ours is installed."""
+"""What `fedpns study --submit` really ships: intercepted, unpacked, and run where nothing else of ours is installed."""
 
 import io
 import json
@@ -23,7 +23,7 @@ SHORT = ("--nodes", "5", "--samples-per-node", "20", "--epochs", "1", "--rounds"
 
 
 class Dashboard(BaseHTTPRequestHandler):
-    """As much of a cluster's dashboard as a submission talks to; keeps what it is sent."""
+    """As much of a cluster's dashboard as a submission needs; keeps what it is sent."""
 
     def do_GET(self):
         answers = {"/api/version": {"version": "4", "ray_version": "2.60.0", "ray_commit": ""}, "/api/jobs/": []}
@@ -62,7 +62,7 @@ def dashboard():
 
 @pytest.fixture(scope="module")
 def sent(dashboard, tmp_path_factory):
-    """A clone with all that gathers in one, submitted: the archive, unpacked."""
+    """A clone with everything that accumulates in one, submitted; the unpacked archive."""
     clone, unpacked = tmp_path_factory.mktemp("clone"), tmp_path_factory.mktemp("unpacked")
     for name in CLONE:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
@@ -84,7 +84,7 @@ def sent(dashboard, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory):
-    """An interpreter that has all that we need and nothing of ours."""
+    """An interpreter that has all dependencies and nothing of ours."""
     folder = tmp_path_factory.mktemp("bare")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
     (folder / "packages").mkdir()
@@ -141,7 +141,8 @@ def test_it_installs_and_runs_from_a_foreign_folder(sent, bare, tmp_path, monkey
     assert summary["rounds"] == 2
     call(str(bare / "fedpns"), "report", "r", cwd=tmp_path, monkeypatch=monkeypatch)
     installed = (
-        "import fedpns_ray.reporting.published as p, importlib.metadata as m; print(p.__file__, m.version('fedpns-ray'));"
+        "import fedpns_ray.reporting.published as p, importlib.metadata as m;"
+        "print(p.__file__, m.version('fedpns-ray'));"
         "print(*(f for f in m.files('fedpns-ray') if f.parts[0] == 'fedpns_ray' and f.suffix != '.pyc'), sep='\\n')"
     )
     first, *names = call(str(bare / "python"), "-c", installed, cwd=tmp_path, monkeypatch=monkeypatch).splitlines()

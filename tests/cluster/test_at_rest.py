@@ -1,11 +1,11 @@
-"""A cluster at rest: a head without cores, no workers yet, and a study that fits on the machines that may be started."""
+"""A cluster at rest: a head without cores, no workers yet, and a study that fits on machines that may be started."""
 
 import pytest
 import yaml
 
 from fedpns_ray import InputError
 from fedpns_ray.doctor.cluster import examine_cluster
-from fedpns_ray.runtime import session
+from fedpns_ray.runtime import ray_private
 from fedpns_ray.runtime.session import machines, machines_to_come
 from fedpns_ray.study.packing import holds, pack
 from fedpns_ray.study.study_file import read_study
@@ -31,7 +31,7 @@ def at_rest():
 def bootstrap(tmp_path, monkeypatch):
     """What `ray up` leaves on the head."""
     path = tmp_path / "ray_bootstrap_config.yaml"
-    monkeypatch.setattr(session, "BOOTSTRAP", path)
+    monkeypatch.setattr(ray_private, "BOOTSTRAP", path)
 
     def leave(**changes):
         path.write_text(yaml.safe_dump(validate((ROOT / "cluster/gpu.yaml").read_text()) | changes))
@@ -81,7 +81,7 @@ def test_kubernetes_is_asked_for_its_resource(at_rest, tmp_path, monkeypatch):
             return manifest
 
     (tmp_path / "namespace").write_text("mine")
-    monkeypatch.setattr(session, "NAMESPACE", tmp_path / "namespace")
+    monkeypatch.setattr(ray_private, "NAMESPACE", tmp_path / "namespace")
     monkeypatch.setattr(node_provider, "KubernetesHttpApiClient", Kubernetes)
     monkeypatch.setenv("RAY_CLUSTER_NAME", "fedpns")
     assert machines_to_come() == []  # this head is of another kind

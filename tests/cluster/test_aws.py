@@ -1,4 +1,4 @@
-"""`cluster/gpu.yaml` and the stack it needs, by Ray's own AWS code against moto's AWS: what would be made, and what is left."""
+"""`cluster/gpu.yaml` and its stack, run by Ray's own AWS code against moto: what would be created, and what is left."""
 
 import boto3
 import pytest

@@ -1,4 +1,4 @@
-"""Three hosts, the real `ray up cluster/onprem.yaml`, a study sent from a laptop, a machine cut off, everything gone at the end."""
+"""Three hosts, the real `ray up cluster/onprem.yaml`, a study sent from a laptop, a machine cut off, nothing left."""
 
 import contextlib
 import csv
@@ -42,7 +42,7 @@ def laptop(hosts):
 
 
 class Laptop:
-    """Whoever sits before it has a clone and types commands there."""
+    """The user's machine: it has a clone, and runs commands there."""
 
     def __init__(self, hosts: Hosts):
         self._hosts = hosts
@@ -64,7 +64,7 @@ class Laptop:
         return process
 
     def stop(self, process):
-        """At once, with all that it has started; gives back what it said."""
+        """Kill a process and all that it has started; returns its output."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         return "" if process.stdout.closed else process.communicate()[0]
@@ -108,59 +108,86 @@ def findings(table):
     return " ".join(cells[3].strip() for cells in rows if len(cells) == 6)
 
 
+class Study:
+    """The study on the cluster: its command on the laptop, its folder, and the machines it runs on."""
+
+    def __init__(self, hosts: Hosts, laptop: Laptop):
+        self.hosts, self.laptop = hosts, laptop
+        self.out = hosts.shared / "results"
+        self.submit = laptop.fedpns("study", "s.yaml", "--submit", URL, "--out", str(self.out))
+
+    def open_dashboard(self):
+        return self.laptop.start("ray", "dashboard", "--no-config-cache", "cluster/onprem.yaml")
+
+    def ray_on(self, name):
+        marks = ("raylet", "gcs_server", "ray::")
+        return [line for line in self.hosts.processes(name) if any(mark in line for mark in marks)]
+
+    def where(self):
+        """Trial → the machine that it runs on, as its folder says."""
+        return {path.parent.name: path.read_text() for path in (self.out / "trials").glob("*/.machine")}
+
+    def examined(self):
+        doctor = f"cd ~/fedpns && python -m fedpns_ray doctor --address auto --out {self.out}"
+        return findings(self.laptop.run("ray", "exec", "--no-config-cache", "cluster/onprem.yaml", doctor))
+
+
 def test_up_submit_cut_off_fetch_down(hosts, laptop):
-    out = str(hosts.shared / "results")
-    submit = laptop.fedpns("study", "s.yaml", "--submit", URL, "--out", out)
-
-    def ray_on(name):
-        return [line for line in hosts.processes(name) if "raylet" in line or "gcs_server" in line or "ray::" in line]
-
-    def said(command):
-        return laptop.run("ray", "exec", "--no-config-cache", "cluster/onprem.yaml", command)
-
+    study = Study(hosts, laptop)
     laptop.run("ray", "get-auth-token", "--generate")
     laptop.run("ray", "up", "--yes", "--no-config-cache", "cluster/onprem.yaml")
-    tunnel = laptop.start("ray", "dashboard", "--no-config-cache", "cluster/onprem.yaml")
+    tunnel = study.open_dashboard()
+    wait_until(lambda: study.ray_on("w1") and study.ray_on("w2"), 90, "all machines join")
+    the_doctor_is_content(study)
+    the_study_starts_and_the_laptop_is_closed(study)
+    before, tunnel = the_study_survives_a_lost_machine_and_a_lost_connection(study, tunnel)
+    all_trials_are_done_and_fetched(study, before)
+    laptop.stop(tunnel)
+    ray_down_leaves_nothing(study)
 
-    doctor = "cd ~/fedpns && python -m fedpns_ray doctor --address auto --out " + out
-    wait_until(lambda: ray_on("w1") and ray_on("w2"), 90, "all machines join")
-    examined = []
-    wait_until(
-        lambda: "3 with " in (examined.append(findings(said(doctor))) or examined[-1]), 90, "all machines are seen"
-    )
-    for finding in ("asked for by every machine", "read and written by every machine", "everywhere"):
-        assert finding in examined[-1], examined[-1]
 
-    def where():
-        """Trial → the machine that it runs on, as it says in its folder."""
-        return {path.parent.name: path.read_text() for path in Path(out, "trials").glob("*/.machine")}
+def the_doctor_is_content(study):
+    seen = []
+    wait_until(lambda: "3 with " in (seen.append(study.examined()) or seen[-1]), 90, "all machines are seen")
+    for finding in ("required by every machine", "every machine can read and write it", "everywhere"):
+        assert finding in seen[-1], seen[-1]
 
-    first = laptop.start(*submit)
-    wait_until(lambda: len(set(where().values())) == 3, 150, "all three machines run trials")
-    assert "sent as fedpns-s-" in laptop.stop(first)  # the laptop is closed
 
-    second = laptop.start(*submit)  # and opened again
+def the_study_starts_and_the_laptop_is_closed(study):
+    first = study.laptop.start(*study.submit)
+    wait_until(lambda: len(set(study.where().values())) == 3, 150, "all three machines run trials")
+    assert "sent as fedpns-s-" in study.laptop.stop(first)
+
+
+def the_study_survives_a_lost_machine_and_a_lost_connection(study, tunnel):
+    """The laptop is opened again, a machine is cut off, and the laptop's network changes."""
+    second = study.laptop.start(*study.submit)
     heard = [""]
-    while "which runs there already" not in heard[-1]:
+    while "which is already running there" not in heard[-1]:
         heard.append(second.stdout.readline())
         assert heard[-1], "".join(heard)
-    before = where()
-    hosts.cut("w2")
-    laptop.stop(tunnel)  # and its network changes
-    tunnel = laptop.start("ray", "dashboard", "--no-config-cache", "cluster/onprem.yaml")
-    said_there, _ = second.communicate(timeout=200)
-    assert second.returncode == 0 and "study.csv" in said_there, said_there
-    assert "".join([*heard, said_there]).count("s: 6 trials") == 1, said_there
+    before = study.where()
+    study.hosts.cut("w2")
+    study.laptop.stop(tunnel)
+    tunnel = study.open_dashboard()
+    said, _ = second.communicate(timeout=200)
+    assert second.returncode == 0 and "study.csv" in said, said
+    assert "".join([*heard, said]).count("s: 6 trials") == 1, said
+    return before, tunnel
 
-    rows = list(csv.DictReader(laptop.run("cat", "runs/s/study.csv").splitlines()))
+
+def all_trials_are_done_and_fetched(study, before):
+    rows = list(csv.DictReader(study.laptop.run("cat", "runs/s/study.csv").splitlines()))
     assert len(rows) == 6 and {row["status"] for row in rows} == {"done"}
-    assert ray_on("w2"), "the machine that was cut off does not know"
-    assert [name for name in before if where()[name] != before[name]], "and yet its trial is done, elsewhere"
-    fetched = laptop.run("ls", "runs/s").split()
-    assert {"report.html", "curves.png", "table.md"} <= set(fetched) and len(list(Path(out, "trials").iterdir())) == 6
+    assert study.ray_on("w2"), "the machine that was cut off does not know"
+    after = study.where()
+    assert [name for name in before if after[name] != before[name]], "and yet its trial is done, elsewhere"
+    assert {"report.html", "curves.png", "table.md"} <= set(study.laptop.run("ls", "runs/s").split())
+    assert len(list((study.out / "trials").iterdir())) == 6
 
-    laptop.stop(tunnel)
-    laptop.run("ray", "down", "--yes", "cluster/onprem.yaml")
-    assert not ray_on("head")
-    hosts.plug_in("w2")
-    wait_until(lambda: not ray_on("w1") and not ray_on("w2"), 90, "`ray down` leaves nothing")
+
+def ray_down_leaves_nothing(study):
+    study.laptop.run("ray", "down", "--yes", "cluster/onprem.yaml")
+    assert not study.ray_on("head")
+    study.hosts.plug_in("w2")
+    wait_until(lambda: not study.ray_on("w1") and not study.ray_on("w2"), 90, "`ray down` leaves nothing")

@@ -1,24 +1,26 @@
-"""What is refused before anything is sent, and what comes home."""
+"""What is refused before anything is sent, and what is fetched."""
 
 import io
 import zipfile
 
 import pytest
 
+from fedpns_ray import InputError
 from fedpns_ray.records.storage import Storage
 from fedpns_ray.study.submission import pack
+from fedpns_ray.terminal import study
 from fedpns_ray.terminal.command_line import main
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "out: nothing is not allowed beside --submit; it must be a URI"),
-        (["--out", "runs/s"], "out: runs/s is not allowed beside --submit"),
-        (["--out", "/shared/s", "--address", "auto"], "address: auto is not allowed beside --submit"),
-        (["--out", "/shared/s", "--json"], "json: True is not allowed beside --submit"),
+        ([], "out: nothing is not allowed together with --submit; it must be a URI"),
+        (["--out", "runs/s"], "out: runs/s is not allowed together with --submit"),
+        (["--out", "/shared/s", "--address", "auto"], "address: auto is not allowed together with --submit"),
+        (["--out", "/shared/s", "--json"], "json: True is not allowed together with --submit"),
         (["--out", "/shared/s", "--only", "sigma=7"], "only: no trial has sigma 7"),
-        (["--out", "/shared/s"], "submit: no cluster takes jobs at http://127.0.0.1:9"),
+        (["--out", "/shared/s"], "submit: http://127.0.0.1:9 does not accept jobs ("),
         (["--out", "/shared/s", "--submit", "127.0.0.1:9"], "submit: 127.0.0.1:9 is not allowed; it must be like http"),
     ],
 )
@@ -31,15 +33,38 @@ def test_mistakes_are_one_line(tmp_path, monkeypatch, capsys, arguments, message
     assert [path.name for path in tmp_path.iterdir()] == ["s.yaml"]
 
 
+@pytest.mark.parametrize("submit", [["--submit", "http://127.0.0.1:9"], ["--submit=http://127.0.0.1:9"]])
+def test_the_words_that_were_typed_travel(tmp_path, monkeypatch, submit):
+    """A flag that is added later travels, too."""
+    sent = []
+
+    class Recorder:
+        def __init__(self, address, arguments, study, out):
+            sent.append((address, arguments, str(study), out))
+            raise InputError("submit", problem="is only tried here")
+
+    def more(parser, add_arguments=study.add_arguments):
+        add_arguments(parser)
+        parser.add_argument("--brand-new")
+
+    monkeypatch.setattr(study, "add_arguments", more)
+    monkeypatch.setattr("fedpns_ray.study.submission.Submission", Recorder)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.yaml").write_text("base: {rounds: 2}\n")
+    typed = ["s.yaml", "--out=/shared/s", "--brand-new", "7", "--seeds", "1-2", "--set", "sigma=0.5", "--verbose"]
+    assert main(["study", *typed[:2], *submit, *typed[2:]]) == 2
+    assert sent == [("http://127.0.0.1:9", typed, "s.yaml", "/shared/s")]
+
+
 def test_a_study_of_this_machine_is_not_written_over(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.yaml").write_text("base: {rounds: 2}\n")
     (tmp_path / "runs" / "s" / "trials").mkdir(parents=True)
     assert main(["study", "s.yaml", "--submit", "http://127.0.0.1:9", "--out", "/shared/s"]) == 2
-    assert "runs/s holds a study of this machine" in capsys.readouterr().err
+    assert "runs/s holds a study that ran on this machine" in capsys.readouterr().err
 
 
-def test_only_the_files_at_the_top_come_home(tmp_path):
+def test_only_the_files_at_the_top_level_are_fetched(tmp_path):
     storage = Storage(tmp_path)
     for name in ("study.yaml", "study.csv", "curves.png", ".hidden", "trials/t/summary.json"):
         storage.write(name, name.encode())

@@ -1,4 +1,4 @@
-"""Cluster files, checked by Ray's own code and by the rules of this house. The one place that knows Ray's private names."""
+"""Checks cluster files with Ray's own code and our own rules. The only test helper that uses Ray's private names."""
 
 import re
 from pathlib import Path
@@ -30,7 +30,7 @@ def rule(holds: Any, message: str) -> None:
 
 
 def validate(text: str) -> dict[str, Any]:
-    """A cluster file for `ray up` or a manifest for KubeRay; gives back what Ray's autoscaler would work with."""
+    """A cluster file for `ray up` or a manifest for KubeRay; returns the configuration Ray's autoscaler would use."""
     secret_free(text)
     content = yaml.safe_load(text)
     if content.get("kind") == "RayCluster":
@@ -100,7 +100,7 @@ def validate_ray_job(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def validate_ray_cluster_spec(name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    """Structurally, with the names of KubeRay's fields, and by the code with which Ray's autoscaler reads the resource."""
+    """Checks the names of KubeRay's fields, then runs the code with which Ray's autoscaler reads the resource."""
     groups = spec["workerGroupSpecs"]
     for what, known in (
         (spec, CLUSTER_SPEC),

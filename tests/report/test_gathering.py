@@ -1,4 +1,4 @@
-"""Folders into runs: each experiment once, whatever the folders are; and what the page says of them, without a browser."""
+"""Folders into runs: each experiment once, whatever the folders are; and what the page holds, without a browser."""
 
 import json
 import shlex
@@ -7,12 +7,14 @@ import shutil
 import pytest
 
 from fedpns_ray import Experiment, InputError, run
-from fedpns_ray.records.storage import COMMANDS, Storage
-from fedpns_ray.reporting import page
+from fedpns_ray.records.file_names import COMMANDS
+from fedpns_ray.records.storage import Storage
+from fedpns_ray.reporting import selection_map
 from fedpns_ray.reporting.collecting import gather
-from fedpns_ray.reporting.page import chosen, embedded, page_data, run_flags
-from fedpns_ray.terminal.command_line import _settings as settings_of
+from fedpns_ray.reporting.page import embedded, page_data, run_flags
+from fedpns_ray.reporting.selection_map import chosen
 from fedpns_ray.terminal.command_line import build_parser, main
+from fedpns_ray.terminal.flags import settings as settings_of
 
 SMALL = {"nodes": 10, "samples_per_node": 50, "epochs": 1, "rounds": 3}
 
@@ -23,7 +25,7 @@ def test_a_study_a_folder_of_runs_and_single_runs_are_the_same_runs(study_folder
     loose = gather([study_folder / "trials"])
     single = gather(sorted((study_folder / "trials").iterdir()))
     for other in (loose, single):
-        assert {run.path for run in other.runs} == {run.path for run in whole.runs}
+        assert {run.name for run in other.runs} == {run.name for run in whole.runs}
         assert set(other.study.axes) == {"sigma", "strategy"}
         assert len(page_data(other, "")["table"]["pairs"]) == len(page_data(whole, "")["table"]["pairs"]) == 2
 
@@ -32,7 +34,7 @@ def test_an_experiment_that_stands_twice_is_shown_once_by_its_longest_run(tmp_pa
     run(Experiment(**SMALL), tmp_path / "short")
     run(Experiment(**SMALL | {"rounds": 5}), tmp_path / "long")
     found = gather([tmp_path / "short", tmp_path / "long"])
-    assert [len(one.records) for one in found.runs] == [5] and "another holds too" in found.notes[0]
+    assert [len(one.records) for one in found.runs] == [5] and "another folder also holds" in found.notes[0]
 
 
 def test_a_study_file_that_cannot_be_read_here_does_not_hide_its_runs(study_folder, tmp_path):
@@ -72,7 +74,7 @@ def test_nodes_are_shown_of_one_seed_of_every_setting_first(study_folder, monkey
     for one in found.runs:
         groups.setdefault((one.experiment.sigma, one.experiment.strategy), []).append(one)
     assert len(chosen(groups.values())[0]) == 12
-    monkeypatch.setattr(page, "SELECTION_BYTES", 5 * 2 * 8 * 12)  # five runs
+    monkeypatch.setattr(selection_map, "SELECTION_BYTES", 5 * 2 * 8 * 12)  # five runs
     shown, note = chosen(groups.values())
     assert [k for k, _ in shown] == [0, 0, 1, 2, 3] and "5 of 12 runs" in note
 
@@ -84,7 +86,7 @@ def test_no_name_breaks_out_of_the_data():
 
 def test_a_study_in_a_bucket_is_the_same_study(study_folder, tmp_path, s3, capsys):
     place = s3 % tmp_path.name
-    with pytest.raises(InputError, match=r"^s3://studies/.* is no run, no study and no folder of runs"):
+    with pytest.raises(InputError, match=r"^s3://studies/.* holds no run, no study and no folder of runs"):
         gather([place])
     storage = Storage(place)
     storage.write("study.yaml", (study_folder / "study.yaml").read_bytes())
@@ -97,7 +99,7 @@ def test_a_study_in_a_bucket_is_the_same_study(study_folder, tmp_path, s3, capsy
     assert data["settings"] == page_data(here, "")["settings"] and data["runs"] == page_data(here, "")["runs"]
     assert data["reproduce"][0]["command"] == "fedpns study small.yaml --seeds 1-3"
     assert main(["watch", place, "--once"]) == 0
-    assert "12 finished, 0 begun, 0 to come" in capsys.readouterr().out
+    assert "12 finished, 0 unfinished, 0 to come" in capsys.readouterr().out
     one = gather([place.replace("?", f"/trials/{trial.name}?")])
     assert one.runs[0].records == gather([trial]).runs[0].records
 

@@ -1,6 +1,6 @@
-"""Trials that are given GPUs which torch cannot use."""
+"""Trials that get GPUs which torch cannot use."""
 
-from fedpns_ray import load
+from fedpns_ray import load, read_study, run_study
 from fedpns_ray.terminal.command_line import main
 
 STUDY = "base: {nodes: 10, samples_per_node: 50, epochs: 1, rounds: 3}\n"
@@ -24,3 +24,15 @@ def test_the_study_file_may_allow_it(cluster, tmp_path):
     assert main(["study", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "o")]) == 0
     (tmp_path / "t.yaml").write_text(STUDY + "gpus_per_trial: 0\n")
     assert main(["study", str(tmp_path / "t.yaml"), "--out", str(tmp_path / "p")]) == 0
+
+
+def test_what_a_trial_logs_is_logged_here_under_its_name(cluster, tmp_path, caplog):
+    study = read_study({
+        "base": {"nodes": 10, "samples_per_node": 50, "epochs": 1, "rounds": 2, "fraction": 0.3},
+        "layout": {"actors": 2, "gpus_per_actor": 0.5, "cpus_per_actor": 0.5},
+        "cpu_fallback": True,
+    })  # fmt: skip
+    run_study(study, tmp_path / "o", progress=False)
+    said = "GPUs are assigned, but torch sees no CUDA: nodes train on the CPU, as cpu_fallback allows"
+    messages = [(r.levelname, r.getMessage()) for r in caplog.records if r.name.startswith("fedpns_ray")]
+    assert messages == [("WARNING", f"{study.trials[0].name}: {said}")]

@@ -1,4 +1,4 @@
-"""Plans on paper: what is used, what is refused, and what is offered instead."""
+"""Plans: what is used, what is refused, and what is offered instead."""
 
 import pytest
 from hypothesis import given, settings
@@ -26,7 +26,7 @@ def test_auto_uses_every_gpu():
 
 def test_one_node_one_actor_shares_the_cores():
     p = plan(Layout(nodes_per_actor=1), LAPTOP, nodes=50, drawn=10)
-    assert p.actors == 50 and p.cpus_per_actor == pytest.approx(0.04) and p.nodes_per_actor == 1
+    assert p.actors == 50 and p.cpus_per_actor == pytest.approx(0.04) and p.layout.nodes_per_actor == 1
 
 
 def test_shares_fit_the_machines_they_fall_on():
@@ -43,17 +43,37 @@ def test_gpus_are_dealt_evenly():
     assert p.actors_in == (4, 4, 4, 4)
 
 
+LAPTOP_HAS = "2 CPUs, 0 GPUs and 16.0 GB are free on 1 machine; the nearest that fits"
+
+
 @pytest.mark.parametrize(
     ("layout", "machines", "message"),
     [
-        (Layout(actors=3, cpus_per_actor=1), LAPTOP, "actors: 3 actors with 1 CPU and 190 MB each do not fit; 2 CPUs, 0 GPUs and 16.0 GB are free on 1 machine; the nearest that fits: --actors 2"),
-        (Layout(nodes_per_actor=1, cpus_per_actor=1), LAPTOP, "nodes_per_actor: 50 actors with 1 CPU and 190 MB each do not fit; 2 CPUs, 0 GPUs and 16.0 GB are free on 1 machine; the nearest that fits: --nodes-per-actor 25"),
-        (Layout(gpus_per_actor=0.5), LAPTOP, "layout: 1 actor with 1 CPU, 0.5 GPU and 190 MB each do not fit; 2 CPUs, 0 GPUs and 16.0 GB are free on 1 machine; the nearest that fits: --gpus-per-actor 0"),
+        (
+            Layout(actors=3, cpus_per_actor=1),
+            LAPTOP,
+            f"actors: 3 actors with 1 CPU and 190 MB each do not fit; {LAPTOP_HAS}: --actors 2",
+        ),
+        (
+            Layout(nodes_per_actor=1, cpus_per_actor=1),
+            LAPTOP,
+            f"nodes_per_actor: 50 actors with 1 CPU and 190 MB each do not fit; {LAPTOP_HAS}: --nodes-per-actor 25",
+        ),
+        (
+            Layout(gpus_per_actor=0.5),
+            LAPTOP,
+            f"layout: 1 actor with 1 CPU, 0.5 GPU and 190 MB does not fit; {LAPTOP_HAS}: --gpus-per-actor 0",
+        ),
         (Layout(actors=9, gpus_per_actor=0.5), TWO_BY_TWO, "the nearest that fits: --actors 8"),
-        (Layout(nodes_per_actor=1), [Machine("small", 2, 0, 4 * GB)], "50 actors with 0.04 CPU and 190 MB each do not fit; 2 CPUs, 0 GPUs and 4.0 GB are free on 1 machine; the nearest that fits: --nodes-per-actor 3"),
+        (
+            Layout(nodes_per_actor=1),
+            [Machine("small", 2, 0, 4 * GB)],
+            "50 actors with 0.04 CPU and 190 MB each do not fit; 2 CPUs, 0 GPUs and 4.0 GB are free on 1 machine; "
+            "the nearest that fits: --nodes-per-actor 3",
+        ),
         (Layout(), [Machine("busy", 0, 0, 4 * GB)], "the nearest that fits: --in-process"),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_is_refused_with_the_nearest_that_does(layout, machines, message):
     with pytest.raises(InputError) as caught:
         plan(layout, machines, nodes=50, drawn=10)
@@ -61,19 +81,29 @@ def test_what_does_not_fit_is_refused_with_the_nearest_that_does(layout, machine
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"actors": 0}, {"nodes_per_actor": 0}, {"gpus_per_actor": -1}, {"cpus_per_actor": float("nan")},
-     {"actors": 2, "nodes_per_actor": 2}, {"gpus_per_actor": 1.5}],
-)  # fmt: skip
-def test_nonsense_is_refused(wrong):
-    with pytest.raises(InputError):
+    ("wrong", "message"),
+    [
+        ({"actors": 0}, "actors: 0 is not allowed; it must be at least 1"),
+        ({"nodes_per_actor": 0}, "nodes_per_actor: 0 is not allowed; it must be at least 1"),
+        ({"gpus_per_actor": -1}, "gpus_per_actor: -1 is not allowed; it must be at least 0"),
+        ({"cpus_per_actor": float("nan")}, "cpus_per_actor: nan is not allowed; it must be at least 0"),
+        (
+            {"actors": 2, "nodes_per_actor": 2},
+            "nodes_per_actor: 2 is not allowed together with actors; set only one of them",
+        ),
+        ({"gpus_per_actor": 1.5}, "gpus_per_actor: 1.5 is not allowed; above 1 it must be a whole number"),
+    ],
+)
+def test_nonsense_is_refused(wrong, message):
+    with pytest.raises(InputError) as caught:
         Layout(**wrong)
+    assert str(caught.value) == message
 
 
+memory = st.integers(0, 20).map(lambda n: n * GB / 4)
 machines = st.lists(
-    st.builds(Machine, st.just("m"), st.integers(0, 16), st.integers(0, 4), st.integers(0, 20).map(lambda n: n * GB / 4)),
-    min_size=1, max_size=4,
-)  # fmt: skip
+    st.builds(Machine, st.just("m"), st.integers(0, 16), st.integers(0, 4), memory), min_size=1, max_size=4
+)
 
 
 @settings(max_examples=400, deadline=None)

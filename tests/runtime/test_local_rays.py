@@ -1,6 +1,7 @@
 """Which Ray `--address` means: a cluster, never the private Ray of another run."""
 
 import logging
+import os
 
 import psutil
 import pytest
@@ -23,8 +24,8 @@ PRIVATE, CLUSTER, OTHER = Found("10.0.0.1:1", True), Found("10.0.0.1:2", False),
         ({PRIVATE, CLUSTER}, None, CLUSTER.address),
         ({PRIVATE, CLUSTER, OTHER}, OTHER.address, OTHER.address),
         ({PRIVATE, CLUSTER}, PRIVATE.address, CLUSTER.address),
-        ({CLUSTER}, "10.0.0.1:9", CLUSTER.address),  # noted by one that is gone
-        (set(), "10.0.0.1:9", "10.0.0.1:9"),  # its processes are hidden from us
+        ({CLUSTER}, "10.0.0.1:9", CLUSTER.address),  # the noted cluster is gone
+        (set(), "10.0.0.1:9", "10.0.0.1:9"),  # its processes are not visible from here
     ],
 )
 def test_auto_is_the_cluster_that_ray_start_has_noted_or_another(monkeypatch, found, noted, address):
@@ -44,7 +45,7 @@ def test_auto_without_a_cluster_is_refused(monkeypatch, found, message):
         finding.find_cluster()
 
 
-def test_the_private_ray_of_a_run_is_joined_by_nobody(tmp_path, monkeypatch, capsys, caplog):
+def test_the_private_ray_of_a_run_cannot_be_joined(tmp_path, monkeypatch, capsys, caplog):
     bench = Bench(tmp_path, "run", "--nodes", "10", "--rounds", "100000", "--out", "r", "--json")
     process = bench.start()
     try:
@@ -52,7 +53,7 @@ def test_the_private_ray_of_a_run_is_joined_by_nobody(tmp_path, monkeypatch, cap
             raylet = wait_for_child(process, "raylet")
             only = [raylet.pid]
             everything = psutil.process_iter
-            # Other Rays of this machine are none of this test's business.
+            # Other Rays on this machine must not affect this test.
             monkeypatch.setattr(psutil, "process_iter", lambda names: (p for p in everything(names) if p.pid in only))
             monkeypatch.setattr("ray._private.services.find_bootstrap_address", lambda folder: None)
             monkeypatch.chdir(tmp_path)
@@ -80,13 +81,23 @@ def test_the_private_ray_of_a_run_is_joined_by_nobody(tmp_path, monkeypatch, cap
             assert main(["doctor", "--address", "auto"]) == 0 and not caplog.text
             assert "1 with 2 CPU" in " ".join(capsys.readouterr().out.split())
 
-            monkeypatch.setattr(finding, "rays_here", set)  # as if its processes were hidden from us
+            monkeypatch.setattr(finding, "rays_here", set)  # as if its processes were not visible from here
             monkeypatch.setattr("ray._private.services.find_bootstrap_address", lambda folder: address)
-            with pytest.raises(InputError, match="is the private Ray of another run"), session("auto"):
+            with pytest.raises(InputError, match=f"address: {address} does not answer"), session("auto"):
                 pytest.fail("joined")
     finally:
         process.terminate()
         process.communicate(timeout=60)
+
+
+def test_a_private_ray_that_other_machines_reach_cannot_be_joined(monkeypatch):
+    """As older versions started them: its processes are not visible from here, but its label is, once it is joined."""
+    with ray_head(dict(os.environ), labels=f"{finding.PRIVATE}=1") as (_, port):
+        address = f"127.0.0.1:{port}"
+        monkeypatch.setattr(finding, "rays_here", set)
+        monkeypatch.setattr("ray._private.services.find_bootstrap_address", lambda folder: address)
+        with pytest.raises(InputError, match="is the private Ray of another run"), session("auto"):
+            pytest.fail("joined")
 
 
 def _is_raylet_of(process, port):

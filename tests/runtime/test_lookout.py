@@ -1,6 +1,7 @@
-"""The control store is lost in the middle of a run or a study: one line, soon; and the folder goes on to the same bits."""
+"""The control store is lost during a run or a study: one line, soon, and the folder resumes to the same bits."""
 
 import json
+import os
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,7 @@ LOST = "was lost (its control store has not answered for 10 s); the same command
 
 @pytest.fixture
 def store(monkeypatch):
-    """A port that answers until it is closed, looked at by somebody with less patience."""
+    """A port that answers until it is closed, watched with shorter limits."""
     monkeypatch.setattr(loss, "LOST_AFTER", 1.0)
     monkeypatch.setattr(loss, "LOOK_EVERY", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -65,15 +66,34 @@ def test_a_store_that_comes_back_was_not_lost(cluster_there, store):
         loss.refuse_lost()
 
 
+def test_a_store_that_accepts_connections_but_answers_nothing_is_lost(monkeypatch, cluster_there):
+    """As a frozen one: this port never says a word."""
+    monkeypatch.setattr(loss, "MUTE_AFTER", 2.0)
+    monkeypatch.setattr(loss, "ANSWERS_WITHIN", 0.5)
+    with pytest.raises(LostError, match="the cluster was lost .its control store has not answered for 2 s"):
+        loss.guarded(time.sleep, 60)
+
+
+def test_a_frozen_control_store():
+    """A real one, frozen and thawed: the kernel still accepts connections for it."""
+    with ray_head({**os.environ}) as (head, port):
+        address, store = f"127.0.0.1:{port}", wait_for_child(head, "gcs_server")
+        assert loss.answers(address) and loss.responds(address)
+        store.suspend()
+        assert loss.answers(address) and not loss.responds(address)
+        store.resume()
+        assert loss.responds(address)
+
+
 def test_one_line_and_resumed_to_the_same_bits(tmp_path):
-    """Three at a time, since each takes its ten seconds: a run and a study on clusters, and a run on a Ray of its own."""
+    """Three in parallel, since each takes ten seconds: a run and a study on clusters, and a run on its private Ray."""
     with ThreadPoolExecutor() as pool:
         for done in [pool.submit(lose, tmp_path) for lose in (_run_on_a_cluster, _study_on_a_cluster, _run_on_its_own)]:
             done.result()
 
 
 def _lose(bench, process, owner):
-    """Kill the control store that `owner` has started, and see how the command takes it."""
+    """Kill the control store that `owner` has started, and check how the command ends."""
     bench.wait_for_lines(process, 15, within=240)  # three Rays start at once
     wait_for_child(owner, "gcs_server").kill()
     began = time.monotonic()

@@ -1,11 +1,15 @@
 """Threads of the server share its news; none of them may disturb another."""
 
+import logging
 import sys
 import threading
 
 import pytest
 
+from fedpns_ray.records.record import Record
 from fedpns_ray.runtime.news import KEPT, Newsroom
+
+logger = logging.getLogger("fedpns_ray.runtime.actor_group")
 
 
 @pytest.fixture
@@ -33,16 +37,18 @@ def test_reading_while_the_run_writes(busy_threads):
     for reader in readers:
         reader.start()
     reading.wait()
-    for t in range(1, rounds + 1):
-        newsroom.add({"round": t})
-        if t % 100 == 0:
-            newsroom.say(f"message {t}")
+    with newsroom:
+        for t in range(1, rounds + 1):
+            newsroom.add(Record(round=t))
+            if t % 100 == 0:
+                logger.info("message %d", t)
+    logger.warning("after the run")
     done.set()
     for reader in readers:
         reader.join()
     heard.extend(newsroom.since(0).messages)
     assert not errors
-    assert sorted(heard) == sorted(f"message {t}" for t in range(100, rounds + 1, 100))  # each of them once
+    assert sorted(heard) == sorted((logging.INFO, f"message {t}") for t in range(100, rounds + 1, 100))  # each once
     latest = newsroom.since(rounds - 10).records
     assert [record["round"] for record in latest] == list(range(rounds - 9, rounds + 1))
     assert len(newsroom.since(0).records) == KEPT

@@ -1,5 +1,6 @@
 """The layout changes nothing but speed: the same weights and records, to the bit, wherever nodes live."""
 
+import logging
 import os
 import signal
 import threading
@@ -64,16 +65,21 @@ def places():
     return ray.get([actor.describe.remote() for actor in actors_of_the_run().values()])
 
 
-def test_all_gpus_of_all_machines_are_used_evenly(cluster):
-    seen, said = [], []
+def test_all_gpus_of_all_machines_are_used_evenly(cluster, caplog):
+    seen = []
     e = experiment("fedavg", "mlr", nodes=16, **LONG_ENOUGH)
     eight = Layout(actors=8, gpus_per_actor=0.25, cpus_per_actor=0.1)
-    result = run(e, on_round=lambda record: seen.append(places()), layout=eight, say=said.append)
+    result = run(e, on_round=lambda record: seen.append(places()), layout=eight)
     assert_same(result, run(e))
     carried = Counter((place["machine"], tuple(place["gpu_ids"])) for place in seen[0])
     assert len(carried) == 4 and set(carried.values()) == {2}  # 2 machines x 2 GPUs, 2 actors on each
     assert len({machine for machine, _ in carried}) == 2
-    assert said.count("GPUs are assigned, but torch sees no CUDA: nodes train on the CPU, as cpu_fallback allows") == 1
+    assert (
+        caplog.messages.count(
+            "GPUs are assigned, but torch sees no CUDA: nodes train on the CPU, as cpu_fallback allows"
+        )
+        == 1
+    )
     assert result.summary["device"] == "cpu" and result.summary["gpu"] is None
 
 
@@ -144,12 +150,15 @@ def kill(k):
     return deed
 
 
-def test_killed_actors(cluster, mnist):
+def test_killed_actors(cluster, mnist, caplog):
     e = experiment("fedpns", "cnn-m", rounds=20, samples_per_node=200)
-    said = []
     mischief = Mischief((2, kill(0)), (4, kill(1)), (10, kill(0)))
-    disturbed = run(e, on_round=mischief, layout=Layout(actors=2), say=said.append)
-    assert not mischief.deeds and sum("was lost" in message for message in said) >= 2, said
+    with caplog.at_level(logging.INFO, "fedpns_ray"):
+        disturbed = run(e, on_round=mischief, layout=Layout(actors=2))
+    said = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert not mischief.deeds
+    assert sum(level == "WARNING" and text.endswith("was lost; its nodes train elsewhere") for level, text in said) >= 2
+    assert any(level == "INFO" and text.endswith("is back") for level, text in said), said
     assert_same(disturbed, run(e))
 
 
@@ -191,16 +200,16 @@ def test_a_stopped_process_only_delays(cluster):
     assert_same(result, run(e))
 
 
-def test_a_lost_machine(cluster, mnist):
+def test_a_lost_machine(cluster, mnist, caplog):
     """Last in this file: afterwards the cluster has one machine less."""
     e = experiment("fedpns", "cnn-m", rounds=20, samples_per_node=200)
-    said, machines = [], []
+    machines = []
     lost = next(iter(cluster.worker_nodes))
 
     def deed():
         machines.extend(place["machine"] for place in places())
         cluster.remove_node(lost, allow_graceful=False)
 
-    disturbed = run(e, on_round=Mischief((3, deed)), layout=Layout(actors=4, cpus_per_actor=1), say=said.append)
-    assert len(set(machines)) == 2 and any("was lost" in message for message in said)
+    disturbed = run(e, on_round=Mischief((3, deed)), layout=Layout(actors=4, cpus_per_actor=1))
+    assert len(set(machines)) == 2 and any("was lost" in message for message in caplog.messages)
     assert_same(disturbed, run(e))

@@ -1,8 +1,8 @@
 """Algorithm 1, transcribed line by line from the paper over Python's exact fractions: slow, and beyond doubt.
 
 Deviations from the printed lines are those that `Algorithm 1, settled` names: Check Loss keeps the node when the loss
-without it is higher, the floor is a fraction of the drawn nodes, the search stops unless strictly higher, a tie goes to the
-lowest node id.
+without it is higher, the floor is a fraction of the drawn nodes, the search stops unless strictly higher, a tie goes to
+the lowest node id.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from fedpns_ray import DivergedError, Experiment, InputError, Interrupted, run
-from fedpns_ray.strategies import PARTS, PRESETS, Preset, find_preset, parameters_of
+from fedpns_ray.registry import PARTS, PRESETS, find_preset, parameters_of
+from fedpns_ray.strategies import Preset
 from fedpns_ray.strategies.oort import OortSelection
 from fedpns_ray.terminal.command_line import main
 from tests.test_run import untimed
@@ -32,7 +33,7 @@ def test_stopped_and_resumed_to_the_same_bits(tmp_path, strategy):
     e = experiment(strategy)
     whole, seen = run(e), []
     with pytest.raises(Interrupted):
-        run(e, tmp_path / "r", seen.append, stop=lambda: len(seen) >= 13)
+        run(e, tmp_path / "r", on_round=seen.append, stop=lambda: len(seen) >= 13)
     resumed = run(e, tmp_path / "r")
     assert resumed.summary["weights_sha256"] == whole.summary["weights_sha256"]
     assert untimed(resumed.records) == untimed(whole.records)
@@ -46,7 +47,7 @@ def test_the_state_matters(tmp_path, strategy):
     e = experiment(strategy, **more)
     seen = []
     with pytest.raises(Interrupted):
-        run(e, tmp_path / "r", seen.append, stop=lambda: len(seen) >= 13)
+        run(e, tmp_path / "r", on_round=seen.append, stop=lambda: len(seen) >= 13)
     checkpoint = tmp_path / "r" / "checkpoint.npz"
     with np.load(checkpoint) as state:
         kept = {key: state[key] for key in state.files}
@@ -122,7 +123,7 @@ def test_a_run_that_diverges_says_so(strategy):
     assert len(caught.value.result.records) == caught.value.result.summary["diverged"]["round"]
 
 
-# --- your own -----------------------------------------------------------------------------------------------------------
+# --- user-defined parts ---------------------------------------------------------------------------------------------
 
 
 def test_the_example_runs(tmp_path):
@@ -144,7 +145,7 @@ def test_the_example_draws_in_turn_and_goes_on_from_a_checkpoint(tmp_path, monke
     whole, seen = run(e), []
     assert set(whole.summary["nodes"]["drawn"]) == {4}  # 20 rounds of 2 among 10
     with pytest.raises(Interrupted):
-        run(e, tmp_path / "r", seen.append, stop=lambda: len(seen) >= 11)
+        run(e, tmp_path / "r", on_round=seen.append, stop=lambda: len(seen) >= 11)
     assert run(e, tmp_path / "r").summary["weights_sha256"] == whole.summary["weights_sha256"]
     text = (ROOT / "examples" / "newcomers.py").read_text()
     assert len(text.partition("class ")[2].strip().splitlines()) <= 32  # your own in about 30 lines
@@ -156,7 +157,7 @@ def test_a_class_or_a_preset_by_import_path(monkeypatch):
     assert own.parts == {"selection": "examples.newcomers:LeastDrawn", "objective": "plain", "aggregation": "mean"}
     assert "drawn least often" in own.what
     assert Preset("", selection=OortSelection).selection == "oort"
-    with pytest.raises(InputError, match="is neither a fedpns_ray.strategies.Preset nor a part's class"):
+    with pytest.raises(InputError, match="is neither a fedpns_ray.strategies.Preset nor the class of a part"):
         find_preset("examples.newcomers:np")
 
 

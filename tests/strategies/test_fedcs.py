@@ -12,8 +12,8 @@ from tests.strategies.made import Asked, devices, nodes, updates
 
 
 def test_greedy_by_hand():
-    """Training takes 5, 1 and 2 s, an upload 1 s. First node 1 (adds 2), then 2 (trained meanwhile: adds 1), then 0, which
-    adds 1 + (5 - 3) = 3: the round would take 6 s."""
+    """Training takes 5, 1 and 2 s, an upload 1 s. First node 1 (adds 2), then 2 (trained meanwhile: adds 1), then 0,
+    which adds 1 + (5 - 3) = 3: the round would take 6 s."""
     train, upload = np.array([5.0, 1, 2]), np.ones(3)
     assert greedy(train, upload, 6.1) == [1, 2, 0]
     assert greedy(train, upload, 6.0) == [1, 2]  # strictly before the deadline
@@ -46,7 +46,7 @@ def test_the_default_deadline_and_impossible_ones():
     assert selection._deadline == 2 + 2 * 1  # the median node trains 2 s; two uploads of 1 s
     with pytest.raises(InputError, match="deadline: 1.5 is not allowed; the fastest node needs 2 s"):
         DeadlineSelection(choices=3, deadline=1.5).begin(nodes(3, 2, model=model))
-    with pytest.raises(InputError, match="devices: off is not allowed; deadline needs the device model"):
+    with pytest.raises(InputError, match="devices: off is not allowed; deadline needs a device model"):
         DeadlineSelection().begin(nodes(30, 2))
     with pytest.raises(InputError, match="choices: 20 is not allowed; there are 3 nodes"):
         DeadlineSelection().begin(nodes(3, 2, model=model))
@@ -84,7 +84,7 @@ def test_channels_rotate_and_must_fade():
     counts = run(e).summary["nodes"]["drawn"]
     assert sum(counts) == 40 and max(counts) < 14
     with pytest.raises(
-        InputError, match="device_fading: 'none' is not allowed; best-channel goes by how channels fade"
+        InputError, match="device_fading: 'none' is not allowed; best-channel chooses by how channels fade"
     ):
         run(e.but(device_fading="none"))
     with pytest.raises(InputError, match="devices: off is not allowed; best-channel-largest-norm needs"):

@@ -46,12 +46,12 @@ def test_norm_sampling_without_norms_and_with_few_nodes():
     assert sent.node_ids == (0,) and sent.shares is None  # all count alike
 
 
-# --- optimally ---------------------------------------------------------------------------------------------------------
+# --- optimally ------------------------------------------------------------------------------------------------------
 
 
 def test_optimal_probabilities_by_hand():
-    """The optimal participation of the paper, n = 4, m = 2. Norms 1, 2, 3, 10: l = 4 fails as 2 x 10 > 16; l = 3 holds as 1 x 3 <= 6, so
-    p = 1/6, 2/6, 3/6, 1. Norms 1, 2, 2, 3: l = 4 holds as 2 x 3 <= 8, so p = 2 norm / 8."""
+    """The optimal participation of the paper, n = 4, m = 2. Norms 1, 2, 3, 10: l = 4 fails as 2 x 10 > 16; l = 3 holds
+    as 1 x 3 <= 6, so p = 1/6, 2/6, 3/6, 1. Norms 1, 2, 2, 3: l = 4 holds as 2 x 3 <= 8, so p = 2 norm / 8."""
     np.testing.assert_allclose(optimal_probabilities(np.array([3.0, 10, 1, 2]), 2), [3 / 6, 1, 1 / 6, 2 / 6])
     np.testing.assert_allclose(optimal_probabilities(np.array([1.0, 2, 2, 3]), 2), [0.25, 0.5, 0.5, 0.75])
 
@@ -95,7 +95,7 @@ def test_optimal_sampling_is_unbiased():
     assert senders / 6000 == pytest.approx(2, abs=0.05)
 
 
-# --- by importance and latency -----------------------------------------------------------------------------------------
+# --- by importance and latency --------------------------------------------------------------------------------------
 
 
 def test_importance_alone_and_equal_latencies():
@@ -156,7 +156,7 @@ def test_importance_latency_sends_what_it_should():
 
 
 def test_importance_latency_needs_devices():
-    with pytest.raises(InputError, match="devices: off is not allowed; importance-latency needs the device model"):
+    with pytest.raises(InputError, match="devices: off is not allowed; importance-latency needs a device model"):
         begun(ImportanceLatencySelection)
 
 

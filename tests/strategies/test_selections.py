@@ -6,7 +6,7 @@ import pytest
 from fedpns_ray import InputError
 from fedpns_ray.core.interfaces import Nodes, Updates
 from fedpns_ray.core.streams import stream
-from fedpns_ray.strategies import PRESETS, assemble, find_part, find_preset
+from fedpns_ray.registry import PRESETS, assemble, find_part, find_preset
 from fedpns_ray.strategies.bn2 import LargestNormSelection
 from fedpns_ray.strategies.fedavg import HalfSelection, MeanAggregation, RandomSelection
 
@@ -30,7 +30,7 @@ def test_half_draws_five_and_five():
 
 
 def test_half_refuses_a_population_without_both_kinds():
-    with pytest.raises(InputError, match="half draws 5 i.i.d. and 5 other nodes a round; there are 3 and 47"):
+    with pytest.raises(InputError, match="half draws 5 i.i.d. and 5 other nodes per round; there are 3 and 47"):
         HalfSelection().begin(nodes(iid=3))
 
 
@@ -93,7 +93,7 @@ def test_a_part_of_your_own_by_import_path():
         find_part("aggregation", path)
     with pytest.raises(InputError, match="cannot be imported"):
         find_part("selection", "no.such.module:Thing")
-    with pytest.raises(InputError, match="strategy: 'fedsgd' is unknown; there are fedavg"):
+    with pytest.raises(InputError, match="strategy: 'fedsgd' is unknown; choose from fedavg"):
         find_preset("fedsgd")
 
 

@@ -60,7 +60,7 @@ def test_a_part_without_a_state_dict_resumes_to_the_same_bits(tmp_path, stop_aft
     e = Experiment(strategy="tests.strategies.test_state:Wanderer", **SMALL)
     whole, seen = run(e), []
     with pytest.raises(Interrupted):
-        run(e, tmp_path / "r", seen.append, stop=lambda: len(seen) >= stop_after)
+        run(e, tmp_path / "r", on_round=seen.append, stop=lambda: len(seen) >= stop_after)
     resumed = run(e, tmp_path / "r")
     assert resumed.rounds["drawn"].tolist() == whole.rounds["drawn"].tolist()
     assert resumed.summary["weights_sha256"] == whole.summary["weights_sha256"]
@@ -77,12 +77,12 @@ def test_state_that_a_checkpoint_would_lose_is_refused(tmp_path):
 def test_a_checkpoint_that_lacks_a_key_is_not_built_on(tmp_path):
     e, seen = Experiment(strategy="fedpns", **SMALL), []
     with pytest.raises(Interrupted):
-        run(e, tmp_path / "r", seen.append, stop=lambda: len(seen) >= 5)
+        run(e, tmp_path / "r", on_round=seen.append, stop=lambda: len(seen) >= 5)
     with np.load(tmp_path / "r" / "checkpoint.npz") as state:
         kept = {key: state[key] for key in state.files if key != "selection.p"}
     np.savez(tmp_path / "r" / "checkpoint.npz", **kept)
     again = []
-    resumed = run(e, tmp_path / "r", again.append)
+    resumed = run(e, tmp_path / "r", on_round=again.append)
     assert again[0]["round"] == 1 and resumed.summary["weights_sha256"] == run(e).summary["weights_sha256"]
 
 

@@ -1,4 +1,4 @@
-"""What a study says of cost: bytes and simulated time in its table, its files and its plot."""
+"""What a study reports about cost: bytes and simulated time in its table, its files and its plot."""
 
 from pathlib import Path
 
@@ -7,9 +7,12 @@ import pytest
 
 from fedpns_ray import run
 from fedpns_ray.records.storage import Storage
+from fedpns_ray.registry import PRESETS
 from fedpns_ray.reporting.curves import _spent, plot_study
-from fedpns_ray.reporting.tables import collect, formatted, table
-from fedpns_ray.strategies import PRESETS
+from fedpns_ray.reporting.formatting import formatted
+from fedpns_ray.reporting.study_result import concluded
+from fedpns_ray.reporting.tables import table
+from fedpns_ray.study.engine import StudyOutcome
 from fedpns_ray.study.study_file import read_study
 
 TUNE = Path(__file__).parents[2] / "tune"
@@ -25,7 +28,7 @@ def results(tmp_path, more, plot=""):
     study = read_study(tmp_path / "s.yaml")
     for trial in study.trials:
         run(trial.experiment, tmp_path / "out" / "trials" / trial.name)
-    return study, collect(study, study.trials, Storage(tmp_path / "out"), {})
+    return study, concluded(study, Storage(tmp_path / "out"), StudyOutcome(study.trials)).results
 
 
 def test_costs_with_the_device_model(tmp_path):
@@ -35,7 +38,7 @@ def test_costs_with_the_device_model(tmp_path):
     assert rows.set_index("strategy").loc["fedavg", "bytes_up"] == 3 * 2 * model
     assert rows.set_index("strategy").loc["bn2", "bytes_up"] == 3 * (2 * model + 4 * 8)
     assert (rows["simulated_seconds"] > 0).all() and (rows["simulated_seconds_interval"] > 0).all()
-    header, body = formatted(rows, study)
+    header, body = formatted(rows, found)
     cells = dict(zip(header, body[0], strict=True))
     assert cells["MB up"] == "0.01464 ± 0" and cells["MB down"] == "0.01464 ± 0" and " ± " in cells["simulated s"]
     assert " ± " in cells["rounds to 5%"]
@@ -52,7 +55,7 @@ def test_costs_with_the_device_model(tmp_path):
 
 def test_without_it_the_table_is_as_it_was(tmp_path):
     study, found = results(tmp_path, "")
-    header, _ = formatted(table(found, study.trials), study)
+    header, _ = formatted(table(found, study.trials), found)
     assert not {"MB up", "MB down", "simulated s"} & set(header)
     assert found.trials["bytes_up"].notna().all() and plot_study(found).startswith(b"\x89PNG")
 
@@ -72,7 +75,7 @@ def test_an_axis_named_as_a_quantity_keeps_its_column(tmp_path):
     study = read_study(tmp_path / "s.yaml")
     for trial in study.trials:
         run(trial.experiment, tmp_path / "out" / "trials" / trial.name)
-    found = collect(study, study.trials, Storage(tmp_path / "out"), {})
+    found = concluded(study, Storage(tmp_path / "out"), StudyOutcome(study.trials)).results
     assert list(found.trials["expectation"]) == ["mean", "sum"] and found.curves.columns.is_unique
     assert list(found.curves["expectation_setting"]) == ["mean", "mean", "sum", "sum"]
     assert found.curves["expectation"].dtype == float and (found.curves["expectation"] > 0).all()

@@ -1,4 +1,4 @@
-"""Studies logged to MLflow, by the real library: a folder, what is refused, and credentials that nobody sees."""
+"""Studies logged to MLflow with the real library: a folder, what is refused, and credentials that stay hidden."""
 
 import os
 import threading
@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 from fedpns_ray import InputError
+from fedpns_ray.addresses import redacted
 from fedpns_ray.records.storage import Storage
-from fedpns_ray.study.loggers import loggers, without_credentials
-from fedpns_ray.terminal.command_line import build_parser
-from fedpns_ray.terminal.study import noted_command
+from fedpns_ray.study.loggers import loggers
+from fedpns_ray.terminal.words import noted_command
 from tests.bench import Bench
 
 mlflow = pytest.importorskip("mlflow")
@@ -24,7 +24,7 @@ TINY = "base: {nodes: 10, samples_per_node: 50, epochs: 1, rounds: 5, fraction: 
 
 @pytest.fixture(autouse=True)
 def environment():
-    """MLflow is told of stores and users through the environment."""
+    """MLflow reads stores and users from the environment."""
     with mock.patch.dict(os.environ):
         os.environ.pop("MLFLOW_ALLOW_FILE_STORE", None)
         yield
@@ -104,18 +104,19 @@ def test_a_deleted_experiment(tmp_path):
     ],
 )
 def test_addresses_as_they_may_be_shown(place, shown):
-    assert without_credentials(place) == shown
+    assert redacted(place) == shown
 
 
 def test_the_noted_command_holds_no_credentials():
     place, uri = "s3://k:secret@bucket/study", "http://me:secret@host:5000"
-    options = build_parser().parse_args(["study", "s.yaml", "--out", place, "--mlflow", uri])
-    noted = noted_command(options, Storage(place))
+    noted = noted_command(["study", "s.yaml", "--out", place, "--mlflow", uri])
     assert noted == "fedpns study s.yaml --out s3://bucket/study --mlflow http://host:5000"
+    noted = noted_command(["study", f"--out={place}", f"--mlflow={uri}", "s.yaml", "--out", place, "--mlflow", uri])
+    assert "--out=s3://bucket/study --mlflow=http://host:5000 s.yaml --out" in noted and "secret" not in noted
 
 
 class Server(BaseHTTPRequestHandler):
-    """Knows no experiment, and writes down who asked."""
+    """Has no experiments, and records the user of each request."""
 
     users: ClassVar[list[str]] = []
 
@@ -132,7 +133,7 @@ class Server(BaseHTTPRequestHandler):
         pass
 
 
-def test_a_server_hears_the_user_that_its_address_named(tmp_path):
+def test_a_server_gets_the_user_that_its_address_names(tmp_path):
     server = HTTPServer(("127.0.0.1", 0), Server)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     port = server.server_port

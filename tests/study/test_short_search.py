@@ -1,4 +1,4 @@
-"""A search of no more rounds than its grace period: legitimate, and nobody is stopped early."""
+"""A search with no more rounds than its grace period: allowed, and no trial is stopped early."""
 
 import pandas as pd
 import pytest
@@ -28,7 +28,7 @@ def search(tmp_path):
 
 
 class Reported:
-    """All that the scheduler wants to know of a trial."""
+    """All that the scheduler needs to know about a trial."""
 
     def __init__(self, number):
         self.trial_id = str(number)
@@ -60,4 +60,6 @@ def test_a_search_shorter_than_its_grace_period(cluster, search, tmp_path, capsy
     capsys.readouterr()
     assert main([*search, "--dry-run"]) == 0
     shown = capsys.readouterr().out
-    assert "a search: 3 suggestions before these, none stopped early: 3 rounds are within the grace of 5" in shown
+    assert (
+        "a search: 3 suggestions before these, none stopped early: 3 rounds are within the grace period of 5" in shown
+    )

@@ -1,4 +1,4 @@
-"""Studies on a real Ray cluster of two machines (raylets): figures, pairs, additions, failures, layouts, storage, search."""
+"""Studies on a real Ray cluster of two raylets: figures, pairs, additions, failures, layouts, storage, search."""
 
 import json
 import re
@@ -11,8 +11,9 @@ import pytest
 
 from fedpns_ray import InputError, load, run
 from fedpns_ray.records.storage import Storage
-from fedpns_ray.study.engine import run_study
+from fedpns_ray.study import engine
 from fedpns_ray.study.study_file import read_study
+from fedpns_ray.study.tune import Watching
 from fedpns_ray.terminal.command_line import main
 
 TUNE = Path(__file__).parents[2] / "tune"
@@ -23,7 +24,7 @@ class Notes:
     """A watch that writes down what it hears."""
 
     def __init__(self):
-        self.states, self.pids, self.begun, self.notes = {}, set(), [], []
+        self.states, self.pids, self.begun = {}, set(), []
 
     def begin(self, trials, done, packing):
         self.begun.append((len(trials), len(set(done))))
@@ -34,12 +35,13 @@ class Notes:
     def tick(self):
         pass
 
-    def note(self, message):
-        self.notes.append(message)
-
     def update(self, name, experiment, state, last):
         self.states.setdefault(name, []).append(state)
         self.pids.add(last.get("pid"))
+
+
+def run_study(study, storage, notes):
+    return engine.run_study(study, storage, Watching(notes))
 
 
 @pytest.fixture
@@ -100,7 +102,7 @@ def test_only_what_is_new_is_run(cluster, study, tmp_path):
 def test_workers_are_reused(cluster, study, tmp_path):
     notes = Notes()
     run_study(study("axes: {sigma: [0.2, 0.3]}\nseeds: 1-10"), Storage(tmp_path / "o"), notes)
-    assert len(notes.states) == 20 and len(notes.pids - {None}) <= 4  # 2 at once; never a process a trial
+    assert len(notes.states) == 20 and len(notes.pids - {None}) <= 4  # 2 at once; never one process per trial
 
 
 def test_a_trial_may_spread_over_node_actors(cluster, study, tmp_path):
@@ -117,7 +119,7 @@ def test_a_trial_may_spread_over_node_actors(cluster, study, tmp_path):
     ("text", "message"),
     [
         ("cpus_per_trial: 64", "trial: 64 CPU do not fit on any machine"),
-        ("axes: {sigma: [0.5, 0.1], selection: [half]}", "selection: half draws 2 i.i.d. and 1 other nodes a round"),
+        ("axes: {sigma: [0.5, 0.1], selection: [half]}", "selection: half draws 2 i.i.d. and 1 other nodes per round"),
         ("axes: {model: [mlr, cnn-m]}", "model: cnn-m cannot be trained on inputs of shape (60,)"),
     ],
 )
@@ -137,7 +139,7 @@ def test_dry_run(cluster, tmp_path, capsys):
 
 
 def test_on_s3(cluster, study, tmp_path, s3):
-    """Trials and results in a bucket; a trial that was left half-way there goes on."""
+    """Trials and results in a bucket; a trial that was left unfinished there resumes."""
     storage = Storage(s3 % "study")
     s = study("axes: {strategy: [fedpns, fedavg]}\nseeds: 1")
     trial = s.trials[0]
@@ -254,7 +256,7 @@ def test_trials_that_diverge_are_reported_as_diverged(cluster, tmp_path, capsys)
     assert "2 of 4 runs diverged" in capsys.readouterr().out
 
 
-def test_damaged_trials_are_mended(cluster, study, tmp_path):
+def test_damaged_trials_are_mended(cluster, study, tmp_path, caplog):
     from tests.test_damage import flipped, garbled, half_a_summary
 
     s, storage = study("axes: {strategy: [fedpns, fedavg]}\nseeds: 1-2\n"), Storage(tmp_path / "o")
@@ -266,7 +268,7 @@ def test_damaged_trials_are_mended(cluster, study, tmp_path):
     notes = Notes()
     outcome = run_study(s, storage, notes)
     assert not outcome.errors and notes.begun == [(4, 1)]
-    assert sum("is damaged: " in note for note in notes.notes) == 3
+    assert sum("is damaged: " in message for message in caplog.messages) == 3
     for trial, whole in before.items():
         assert load(trial).summary["weights_sha256"] == whole.summary["weights_sha256"]
         assert [r["test_accuracy"] for r in load(trial).records] == [r["test_accuracy"] for r in whole.records]

@@ -1,4 +1,4 @@
-"""`fedpns study` as a command, on a Ray of its own: interrupted, killed, resumed; parts that fail; loggers of others."""
+"""`fedpns study` as a command with a private Ray: interrupted, killed, resumed; parts that fail; other loggers."""
 
 import os
 import re
@@ -46,7 +46,7 @@ def test_interrupted_killed_and_resumed(tmp_path):
     (tmp_path / "fresh.yaml").write_text(EIGHT)
     screen, code = Bench(tmp_path, "study", "fresh.yaml", "--out", "u").run_in_terminal()
     assert code == 0, screen
-    assert re.search(r"\d done, 2 running, 0 failed, \d waiting; \d+:\d\d gone, \d+:\d\d left", screen), screen
+    assert re.search(r"\d done, 2 running, 0 failed, \d waiting; \d+:\d\d elapsed, \d+:\d\d left", screen), screen
     assert re.search(r"best so far \d+\.\d\d%: fed", screen), screen
     pd.testing.assert_frame_equal(rows(tmp_path / "o"), rows(tmp_path / "u"))
     assert len(rows(tmp_path / "u")) == 8 and set(rows(tmp_path / "u")["status"]) == {"done"}

@@ -8,7 +8,6 @@ from fedpns_ray import Experiment, InputError
 from fedpns_ray.reporting.published import published
 from fedpns_ray.study.seeds import parse_seeds
 from fedpns_ray.study.study_file import read_study
-from fedpns_ray.terminal.study import only
 
 TUNE = Path(__file__).parents[2] / "tune"
 
@@ -94,18 +93,68 @@ def test_an_axis_may_move_several_settings(tmp_path):
     assert s.axes == ["nodes", "fraction"]
 
 
-def test_changes_and_only(tmp_path):
-    text = "axes: {sigma: [0.2, 0.3, 0.5], strategy: [fedpns, fedavg]}\nseeds: 1-5"
-    s = study(tmp_path, text, changes={"rounds": "3"}, seeds="1-2")
+AXES = "axes: {sigma: [0.2, 0.3, 0.5], strategy: [fedpns, fedavg]}\nseeds: 1-5"
+
+
+def test_changes_and_seeds(tmp_path):
+    s = study(tmp_path, AXES, changes={"rounds": "3"}, seeds="1-2")
     assert len(s.trials) == 12 and {t.experiment.rounds for t in s.trials} == {3}
-    some = only(s, ["sigma=0.20,0.5", "strategy=fedavg"])
-    assert {(t.experiment.sigma, t.experiment.strategy) for t in some.trials} == {(0.2, "fedavg"), (0.5, "fedavg")}
-    with pytest.raises(InputError, match=r"only: no trial has sigma 0.4; there are 0.2, 0.3, 0.5"):
-        only(s, ["sigma=0.4"])
+    assert len(s.whole) == 30 and s.trials == [t for t in s.whole if t.experiment.seed < 3]
+    everything = study(tmp_path, AXES)
+    assert everything.whole is everything.trials
     with pytest.raises(InputError, match=r"^alpha: '-1' is not allowed"):
-        study(tmp_path, text, changes={"alpha": "-1"})
+        study(tmp_path, AXES, changes={"alpha": "-1"})
     with pytest.raises(InputError, match=r"rho: no trial of .* uses it"):
-        study(tmp_path, text, changes={"rho": "2"})
+        study(tmp_path, AXES, changes={"rho": "2"})
+
+
+def test_only_some_trials(tmp_path):
+    some = study(tmp_path, AXES, seeds="1-2", only={"sigma": ["0.20", 0.5], "strategy": "fedavg"})
+    found = {(t.experiment.sigma, t.experiment.strategy, t.experiment.seed) for t in some.trials}
+    assert found == {(sigma, "fedavg", seed) for sigma in (0.2, 0.5) for seed in (1, 2)} and len(some.trials) == 4
+    assert len(some.whole) == 30 and some.axes == ["sigma", "strategy"]
+    # whatever the spelling, and also by what the file implies
+    for only, count in (({"seed": "3.0"}, 6), ({"seed": [1.0, 2]}, 12), ({"selection": "pns"}, 15), ({"alpha": 2}, 15),
+                        ({"devices": "off"}, 30), ({"centralised": "false"}, 30), ({}, 30)):  # fmt: skip
+        assert len(study(tmp_path, AXES, only=only).trials) == count, only
+
+
+@pytest.mark.parametrize(
+    ("only", "message"),
+    [
+        ({"sigma": ["0.4"]}, "only: no trial has sigma 0.4; choose from 0.2, 0.3, 0.5"),
+        ({"sigma": [0.2, 0.4]}, "only: no trial has sigma 0.4; choose from 0.2, 0.3, 0.5"),
+        ({"modle": ["mlr"]}, "only: 'modle' is not a setting of any trial; did you mean model?"),
+        ({"gompertz": 1}, "only: 'gompertz' is not a setting of any trial; choose from strategy, selection"),
+        ({"strategy": "fedavg", "alpha": [2]}, "only: strategy=fedavg alpha=2 leaves no trial"),
+    ],
+)
+def test_what_no_trial_has_is_refused(tmp_path, only, message):
+    with pytest.raises(InputError) as caught:
+        study(tmp_path, AXES, only=only)
+    assert str(caught.value).startswith(message) and caught.value.field == "only"
+
+
+def test_large_seeds_are_told_apart(tmp_path):
+    s = study(tmp_path, "seeds: [9223372036854775806, 9223372036854775807, 1234567, 1234568]", only={"seed": "1234567"})
+    assert [t.experiment.seed for t in s.trials] == [1234567]
+
+
+def test_errors_are_data(tmp_path):
+    """The field, the value, and the place where it is written, without reading a message."""
+    path = tmp_path / "s.yaml"
+    for text, changes, field, value, line in (
+        ("base:\n  sigma: 7\n", {}, "sigma", 7, 2),
+        ("base: {}\nseeds: 5-1\n", {}, "seeds", "5-1", 2),
+        ("base: {}\nplot:\n  over: x\n", {}, "plot.over", "x", 3),
+        ("base:\n  sigma: 7\n", {"sigma": 8}, "sigma", 8, None),
+    ):
+        path.write_text(text)
+        with pytest.raises(InputError) as caught:
+            read_study(path, changes)
+        error = caught.value
+        assert (error.field, error.value) == (field, value)
+        assert error.place == (f"{path}: line {line}" if line else "")
 
 
 @pytest.mark.parametrize(
@@ -115,19 +164,25 @@ def test_changes_and_only(tmp_path):
         ("axes:\n  sgma: [0.2]\n", "line 2: sgma: unknown key .* did you mean sigma?"),
         ("base:\n  strategy: nothing\n", "line 2: strategy: 'nothing' is unknown"),
         ("axis: {sigma: [0.2]}\n", "line 1: axis: unknown key; did you mean axes?"),
-        ("base: {}\ngrids:\n  - axes: {sigma: [0.2]}\n    sedes: 3\n", "line 4: grids.0.sedes: unknown key; did you mean seeds"),
-        ("axes:\n  sigma: 0.2\n", "line 2: axes.sigma: 0.2 is not allowed; it must be a valid list"),
+        (
+            "base: {}\ngrids:\n  - axes: {sigma: [0.2]}\n    sedes: 3\n",
+            "line 4: grids.0.sedes: unknown key; did you mean seeds",
+        ),
+        ("axes:\n  sigma: 0.2\n", "line 2: axes.sigma: 0.2 is not allowed; it must be a list"),
         ("seeds: 5-1\n", "line 1: seeds: '5-1' is not allowed"),
         ("base: {}\ngrids:\n  - seeds: x\n", "line 3: seeds: 'x' is not allowed"),
         ("base: {strategy: fedavg}\naxes:\n  alpha: [1, 2]\n", "line 3: alpha: no trial of this study uses it"),
         ("base: {rho: 2}\n", "line 1: rho: no trial of this study uses it"),
-        ("plot: {quantities: [nothing]}\n", "line 1: plot.quantities: .*'nothing' cannot be plotted"),
+        ("plot: {quantities: [nothing]}\n", "line 1: plot.quantities: 'nothing' is not allowed; choose from"),
         ("targets: [80]\n", "line 1: targets: .* it must be between 0 and 1"),
-        ("layout: {actor: 2}\n", "line 1: layout.actor: unknown key; there are actors"),
-        ("layout: {actors: 0}\n", "line 1: layout: actors: 0 is not allowed"),
+        ("layout: {actor: 2}\n", "line 1: layout.actor: unknown key; did you mean actors?"),
+        ("layout: {actors: 0}\n", "line 1: layout.actors: 0 is not allowed; it must be at least 1"),
+        ("layout:\n  actors: two\n", "line 2: layout.actors: 'two' is not allowed; it must be a number"),
+        ("plot:\n  lines: []\n  grid: 3\n", "line 3: plot.grid: unknown key; choose from quantities, lines, over"),
+        ("seeds: []\n", r"line 1: seeds: \[\] is not allowed; there must be at least one"),
         ("cpus_per_trial: 0\n", "line 1: cpus_per_trial: 0 is not allowed"),
-        ("search: {target: 0.8}\n", "line 1: search.space: .* Field required"),
-        ("base: {nodes: 20}\nbase: {nodes: 30}\n", "line 2: base stands here twice"),
+        ("search: {target: 0.8}\n", "line 1: search.space: is missing; it has no default"),
+        ("base: {nodes: 20}\nbase: {nodes: 30}\n", "line 2: base: is given twice"),
         ("base: [\n", "not a YAML file in line 2"),
         ("- 1\n", "must hold keys and values"),
     ],

@@ -1,12 +1,14 @@
-"""A study for people: one live table in a terminal, a line for every trial that ends elsewhere."""
+"""The progress of a study: a live table in a terminal or a notebook; elsewhere, one line per trial that ends."""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -14,23 +16,38 @@ from rich.table import Table
 from rich.text import Text
 
 from fedpns_ray.experiment import Experiment
+from fedpns_ray.progress.messages import is_live, printed
 from fedpns_ray.study.estimate import Workload, workload
 from fedpns_ray.study.packing import Packing
 from fedpns_ray.study.study_file import Study, Trial
+from fedpns_ray.study.trial import TrialReport
+from fedpns_ray.study.tune import Watch
+
+logger = logging.getLogger(__name__)
 
 SHOWN = 12
-"""Running trials that are shown."""
+"""The most running trials that are shown."""
 OVER = ("done", "diverged", "failed")
 PATIENCE = 30.0
 """Seconds without a running trial after which the wait is explained."""
 
 
-class StudyView:
-    """Trials done, running and failed, the best so far, the time left."""
+class StudyProgress(Watch, Protocol):
+    """Receives the progress of a study, between `__enter__` and `__exit__`."""
 
-    def __init__(self, console: Console, study: Study, quiet: bool = False) -> None:
-        self._console, self._study, self._quiet = console, study, quiet
-        self._shown = console.is_terminal and not quiet
+    def __enter__(self) -> Any: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class StudyView:
+    """Trials done, running and failed, the best so far, the time left; and log messages of `level` and above."""
+
+    def __init__(self, console: Console, study: Study, level: int = logging.INFO) -> None:
+        self._console, self._study, self._level = console, study, level
+        self._is_live, self._shown = is_live(console, level), ExitStack()
         self._states: dict[str, str] = {}
         self._expected = 0
         self._experiments: dict[str, Experiment] = {}
@@ -44,14 +61,15 @@ class StudyView:
         self._live = Live(console=console, get_renderable=self._render, refresh_per_second=4, transient=True)
 
     def __enter__(self) -> StudyView:
-        if self._shown:
-            self._live.start()
+        self._shown.enter_context(printed(self._console, self._level))
+        if self._is_live:
+            self._shown.enter_context(self._live)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._live.stop()
+        self._shown.close()
 
     # --- what happens ---------------------------------------------------------------------------------------------
 
@@ -61,49 +79,42 @@ class StudyView:
         self._states = {trial.name: "waiting" for trial in trials} | dict.fromkeys(done, "done")
         self._expected = len(trials)
         already = list(self._states.values()).count("done")
-        found = f", {already} of them done already" if already else ""
-        self._print(f"{self._study.title}: {len(trials)} trials{found}; {packing.describe()}")
+        found = f", {already} of them already done" if already else ""
+        logger.info("%s: %d trials%s; %s", self._study.title, len(trials), found, packing.describe())
 
     def begin_search(self, tried: int, packing: Packing) -> None:
         self._packing, self._began = packing, time.monotonic()
         assert self._study.search is not None
-        self._expected = self._study.search.trials - tried
-        found = f", {tried} of them tried already" if tried else ""
-        self._print(f"{self._study.title}: {self._study.search.trials} suggestions{found}; {packing.describe()}")
+        count = self._study.search.trials
+        self._expected = count - tried
+        found = f", {tried} of them already tried" if tried else ""
+        logger.info("%s: %d suggestions%s; %s", self._study.title, count, found, packing.describe())
 
-    def _print(self, message: str) -> None:
-        if not self._quiet:
-            self._console.print(message, soft_wrap=True)
-
-    def update(self, name: str, experiment: Experiment, state: str, last: dict[str, Any]) -> None:
+    def update(self, name: str, experiment: Experiment, state: str, last: TrialReport) -> None:
         self._experiments[name] = experiment
         before, self._states[name] = self._states.get(name), state
-        self._rounds[name] = int(last.get("round", 0))
-        best = float(last.get("best_accuracy", 0.0))
+        self._rounds[name] = last.round or 0
+        best = last.best_accuracy or 0.0
         if best > self._best[0]:
             self._best = best, name
         self._time(name, experiment, state)
-        if not self._shown and state in OVER and before != state:
+        if not self._is_live and state in OVER and before != state:
             done = sum(state in ("done", "diverged") for state in self._states.values())
-            self._print(
-                f"[{done}/{self._expected}] {self.label(name)}: {state}, best accuracy {best:.2%}{self._time_left()}"
-            )
-
-    def note(self, message: str) -> None:
-        self._print(message)
+            line = f"{self.label(name)}: {state}, best accuracy {best:.2%}{self._time_left()}"
+            logger.info("[%d/%d] %s", done, self._expected, line)
 
     def tick(self) -> None:
         """Explain a long wait, once."""
         if not self._explained and self._waits():
             self._explained = True
-            self._print("waiting for resources that others hold, or for machines that are being started")
+            logger.info("waiting for resources that other jobs hold, or for machines that are being started")
 
     def _waits(self) -> bool:
         states = self._states.values()
         return "waiting" in states and "running" not in states and time.monotonic() - self._began > PATIENCE
 
     def _time(self, name: str, experiment: Experiment, state: str) -> None:
-        """Seconds a round, from one report of a trial to the next."""
+        """Seconds per round, from one report of a trial to the next."""
         now, (then, round) = time.monotonic(), self._seen.get(name, (0.0, 0))
         if name in self._seen and self._rounds[name] > round:
             self._paces[workload(experiment)].append((now - then) / (self._rounds[name] - round))
@@ -121,7 +132,7 @@ class StudyView:
         return ", ".join(parts)
 
     def seconds_left(self) -> float | None:
-        """By the pace of each kind of trial so far."""
+        """The time left, estimated from the pace of each kind of trial so far."""
         paces = {kind: sum(values) / len(values) for kind, values in list(self._paces.items())}
         if not paces or self._packing is None:
             return None
@@ -143,7 +154,7 @@ class StudyView:
         running = [name for name, state in list(self._states.items()) if state == "running"]
         counts = ", ".join(f"{states.count(state)} {state}" for state in ("done", "running", "failed", "waiting"))
         counts += f", {states.count('diverged')} diverged" if "diverged" in states else ""
-        lines = [Text(f"{counts}; {clock(time.monotonic() - self._began)} gone{self._time_left()}")]
+        lines = [Text(f"{counts}; {clock(time.monotonic() - self._began)} elapsed{self._time_left()}")]
         if self._best[1] in self._experiments:
             lines.append(Text(f"best so far {self._best[0]:.2%}: {self.label(self._best[1])}"))
         grid = Table(box=None, pad_edge=False)

@@ -1,10 +1,10 @@
-"""One side of `make same-bits`: runs a list of cases with the FedPNS-Ray of one commit and writes what they gave.
+"""One side of `make same-bits`: runs a list of cases with the code of one commit and writes the results.
 
-    python same_bits_side.py plan  TREE                    the strategies and their parameters, as one line of JSON
-    python same_bits_side.py cases TREE CASES.json OUT.jsonl    one line of JSON for each case, as soon as it is done
+    python side_script.py plan  TREE                         the strategies and their parameters, as one line of JSON
+    python side_script.py cases TREE CASES.json OUT.jsonl    one line of JSON per case, as soon as it is done
 
-TREE is the checkout whose code must be the one that is imported. Self-contained, since it runs with the code of any
-commit: of fedpns_ray it may use what is stable only, which is `Experiment`, `Layout`, `run` and the names in `PRESETS`.
+fedpns_ray must be imported from the checkout TREE. The script is self-contained because it runs with the code of any
+commit: it may only use the stable parts of fedpns_ray, which are `Experiment`, `Layout`, `run` and `PRESETS`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from typing import Any
 VERSIONED = ("ray", "torch", "numpy")
 OBJECT_STORE = 600 * 10**6
 CPUS = 2
-"""For Ray, whatever the machine has, so that layouts are planned alike everywhere."""
+"""CPUs for Ray, whatever the machine has, so that layouts are the same everywhere."""
 CODE_WITHIN = 300.0
-"""Seconds in which the first worker of Ray must say which code it has."""
+"""Seconds within which the first Ray worker must report where its code comes from."""
 
 
 def code_here() -> str:
-    """Where this process takes fedpns_ray from."""
+    """Where this process imports fedpns_ray from."""
     import fedpns_ray
 
     return str(Path(str(fedpns_ray.__file__)).resolve())
@@ -43,13 +43,17 @@ def refuse_other_code(where: str, tree: Path) -> None:
 def plan() -> dict[str, list[str]]:
     """Every strategy, with the names of its parameters."""
     from fedpns_ray import Experiment
-    from fedpns_ray.strategies import PRESETS
+
+    try:
+        from fedpns_ray.registry import PRESETS
+    except ImportError:  # a tree from before there was a registry module
+        from fedpns_ray.strategies import PRESETS  # type: ignore[attr-defined,no-redef]
 
     return {name: sorted(Experiment(strategy=name).parameters) for name in PRESETS}
 
 
 def start_ray(tree: Path) -> None:
-    """One private Ray for all cases, without GPUs; its workers must have the same code."""
+    """One private Ray for all cases, without GPUs; its workers must import the same code."""
     import ray
 
     ray.init(
@@ -60,13 +64,13 @@ def start_ray(tree: Path) -> None:
         include_dashboard=False,
         log_to_driver=False,
         logging_level="ERROR",
-        labels={"fedpns-private": str(os.getpid())},  # `--address auto` of others does not join it
+        labels={"fedpns-private": str(os.getpid())},  # so that no `--address auto` joins it
     )
     refuse_other_code(ray.get(ray.remote(code_here).remote(), timeout=CODE_WITHIN), tree)
 
 
 def outcome(case: dict[str, Any]) -> dict[str, Any]:
-    """What a case gave: digests and records, or its error in one line."""
+    """The result of a case: digests and records, or its error in one line."""
     from fedpns_ray import Experiment, Layout, run
 
     began = time.monotonic()
@@ -85,9 +89,9 @@ def outcome(case: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def in_turn(file: Path) -> Iterator[None]:
-    """One side after the other: the first run on a data set may fetch and unpack it, where the other would look."""
+    """One side at a time: the first run on a data set may download it to the folder that both sides read."""
     with file.open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # how long that may take is up to who started both
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the parent process sets the deadline
         yield
 
 
@@ -110,7 +114,7 @@ def main(mode: str, tree: Path, cases: str = "", out: str = "") -> None:
         seen: set[str] = set()
         for case in listed:
             if os.getppid() != parent:
-                sys.exit("same-bits: nobody waits for this any more")
+                sys.exit("same-bits: the parent process is gone")
             if case["layout"] and not started:
                 start_ray(tree)
                 started = True
@@ -124,7 +128,7 @@ def main(mode: str, tree: Path, cases: str = "", out: str = "") -> None:
 
         ray.shutdown()
     sys.stdout.flush()
-    os._exit(0)  # a thread of Ray's may crash among the destructors of native libraries (Ray 2.60)
+    os._exit(0)  # a thread of Ray 2.60 may crash while native libraries are unloaded
 
 
 if __name__ == "__main__":

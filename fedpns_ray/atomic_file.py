@@ -1,0 +1,71 @@
+"""Files that are written whole or not at all: a reader never sees half of one."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+KINDS = {
+    stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device", stat.S_IFLNK: "a symbolic link",
+}  # fmt: skip
+"""What may lie where a file should be."""
+
+
+def read_whole(path: Path, most: int | None = None) -> bytes | None:
+    """The content of a regular file of at most so many bytes; None if there is no such file.
+
+    Everything that comes from a folder of someone else's is read through here. To open a FIFO or a device may wait
+    forever: that something else lies there is an OSError, as is a file that is too large.
+    """
+    try:
+        refuse_irregular(path.stat(), path)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except ValueError:  # a name with a null character
+        raise OSError(errno.EINVAL, "no file has such a name", str(path)) from None
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        refuse_irregular(found, path)
+        if most is not None and found.st_size > most:
+            raise OSError(errno.EFBIG, f"it has {found.st_size:,} bytes; {most:,} are allowed", str(path))
+        return file.read()
+
+
+def refuse_irregular(found: os.stat_result, path: Path) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, f"it is {kind_of(found)}, not a file", str(path))
+
+
+def kind_of(found: os.stat_result) -> str:
+    return KINDS.get(stat.S_IFMT(found.st_mode), "a file")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path to write to, which replaces `path` at the end; after an error, `path` is unchanged.
+
+    The content is flushed to disk first: after a power failure there is either the old file or the new one.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial{path.suffix}")
+    try:
+        yield partial
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException as error:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename, error.filename2 = str(path), None  # the user named this one
+        raise
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    with replacing(path) as partial:
+        partial.write_bytes(content)

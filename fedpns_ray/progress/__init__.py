@@ -1,0 +1,1 @@
+"""Progress of runs and studies, in terminals and notebooks."""

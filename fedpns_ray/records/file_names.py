@@ -1,0 +1,18 @@
+"""The files of a run folder and of a study's storage."""
+
+CONFIG = "config.yaml"
+SCHEMA = "schema.json"
+ROUNDS = "rounds.jsonl"
+SUMMARY = "summary.json"
+WEIGHTS = "weights.safetensors"
+CHECKPOINT = "checkpoint.npz"
+PREVIOUS = "checkpoint.previous.npz"
+"""The checkpoint before, for the case that the last one is damaged."""
+
+STUDY = "study.yaml"
+COMMANDS = "commands.txt"
+"""The commands that have run a study, one per line."""
+FAULTS = "faults.txt"
+"""What went wrong in a study and was mended, one line each."""
+TRIALS = "trials"
+"""The folder of a study's trials, each a run folder."""

@@ -1,0 +1,123 @@
+"""How much memory a run needs, stated before it starts, and refused where the machine does not have it."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from fedpns_ray.data.synthetic import CLASSES, FEATURES
+from fedpns_ray.errors import InputError, Shown
+from fedpns_ray.experiment import Experiment
+from fedpns_ray.runtime.layout import ACTOR_MEMORY, Layout
+
+IMAGES = {"mnist": ((1, 28, 28), 70_000), "fashion-mnist": ((1, 28, 28), 70_000), "cifar10": ((3, 32, 32), 60_000)}
+"""The shape of a sample, and how many there are."""
+PROCESS = 320 * 10**6
+"""Bytes of a process that has imported everything, measured."""
+PER_SAMPLE = 16
+"""Bytes of a sample beside its features: the label, and its position in the training set."""
+PER_NODE = 750
+"""Bytes of a node: offsets, sizes, histograms while they are summed up, what a selection knows; measured."""
+CGROUP = Path("/sys/fs/cgroup")
+
+
+class Needed(NamedTuple):
+    """Bytes."""
+
+    processes: int
+    data: int
+    """Samples, and who holds them."""
+    updates: int
+    """Of a round: nodes that train, times parameters, times 4, times the copies that are made."""
+
+    @property
+    def total(self) -> int:
+        return sum(self)
+
+    def describe(self) -> str:
+        return f"{_gb(self.total)} of memory (data {_gb(self.data)}, updates of a round {_gb(self.updates)})"
+
+
+def needed(experiment: Experiment, actors: int | None = None) -> Needed:
+    """What a run needs at most, within a factor of 2; None actors: it runs in this process."""
+    e = experiment
+    shape, images = IMAGES.get(e.dataset, ((FEATURES,), 0))
+    features = 0 if images else 4 * FEATURES  # nodes hold positions of images, not copies
+    data = images * math.prod(shape) + e.nodes * (e.samples_per_node * (features + PER_SAMPLE) + PER_NODE)
+    updates = e.trained_per_round * 4 * parameters(e, shape)
+    if actors is None:
+        return Needed(PROCESS, data, updates)
+    # On Ray: the population here and in the object store; updates on the actors, in the store, joined and ordered.
+    return Needed(2 * PROCESS + actors * ACTOR_MEMORY, 2 * data, 4 * updates)
+
+
+def actors_here(layout: Layout, experiment: Experiment, address: str | None) -> int:
+    """How many actors a run will start on this machine, at most; those on the machines of a cluster are not its."""
+    if address or os.environ.get("RAY_ADDRESS"):
+        return 0
+    asked = layout.actors or (layout.nodes_per_actor and math.ceil(experiment.nodes / layout.nodes_per_actor))
+    return min(asked or os.cpu_count() or 1, experiment.nodes)
+
+
+def parameters(experiment: Experiment, shape: tuple[int, ...]) -> int:
+    from fedpns_ray.core.models import build_model
+
+    module = build_model(experiment.model, shape, CLASSES, experiment.seed)
+    return sum(p.numel() for p in module.parameters() if p.requires_grad)
+
+
+def free() -> int:
+    """Bytes that this machine has free, or the container that this process is in."""
+    here = int(psutil.virtual_memory().available)
+    try:
+        limit, used = ((CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
+    except OSError:
+        return here
+    return min(here, int(limit) - int(used)) if limit.isdigit() and used.isdigit() else here
+
+
+def refuse_too_large(experiment: Experiment, actors: int | None = None, elsewhere: bool = False) -> None:
+    """An InputError with the numbers and the nearest experiment that fits, if this machine has too little memory.
+
+    `elsewhere`: it will run on other machines, and only its data is prepared here.
+    """
+
+    def need(e: Experiment) -> Needed:
+        found = needed(e, actors)
+        return found._replace(updates=0) if elsewhere else found
+
+    whole, there = need(experiment), free()
+    if whole.total <= there:
+        return
+    key = _largest(experiment, whole)
+    value = getattr(experiment, key)
+    fitting = next((f for f in _smaller(value) if need(experiment.but(**{key: f})).total <= there), None)
+    flag = f"--{key.replace('_', '-')} {fitting}"
+    hint = f"the nearest that fits: {flag}" if fitting else "free some memory, or use a larger machine"
+    problem = f"needs about {whole.describe()}"
+    raise InputError(key, Shown(str(value)), f"{_gb(there)} are free", hint, problem=problem)
+
+
+def _largest(experiment: Experiment, need: Needed) -> str:
+    """The setting to lower."""
+    if need.updates > need.data:
+        return "fraction"
+    return "samples_per_node" if experiment.samples_per_node > experiment.nodes else "nodes"
+
+
+def _smaller(value: float) -> Iterator[float]:
+    """Round numbers below a value, in small steps, down to where nothing else matters."""
+    for exponent in range(math.floor(math.log10(value)), -9 if isinstance(value, float) else -1, -1):
+        for digit in (9, 8, 7, 6, 5, 4, 3, 2, 1):
+            found = digit * 10**exponent if exponent >= 0 else float(f"{digit}e{exponent}")
+            if found < value:
+                yield found
+
+
+def _gb(size: float) -> str:
+    return f"{size / 1e9:.1f} GB"

@@ -1,0 +1,100 @@
+"""`fedpns data`: fetch and verify data sets, show populations."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.table import Table
+
+from fedpns_ray.errors import InputError
+from fedpns_ray.experiment import Experiment
+from fedpns_ray.settings import DATASETS
+from fedpns_ray.terminal.flags import add_settings, settings
+from fedpns_ray.terminal.screen import console
+
+WHAT = "Data sets and populations: fetch, verify, show."
+RUNS_CODE = False
+EXAMPLES = """examples:
+  fedpns data fetch mnist cifar10        download into FEDPNS_DATA, verified
+  fedpns data verify                     check everything that is there against the official checksums
+  fedpns data show --dataset mnist --sigma 0.2 --rho 2 --out population.png
+"""
+NAMES = tuple(name for name in DATASETS if name != "synthetic")
+SHOWN = 60
+"""The most nodes that are shown."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    for name, function, what in (
+        ("fetch", _fetch, "download and verify data sets"),
+        ("verify", _verify, "check the data sets that are there"),
+    ):
+        action = actions.add_parser(name, help=what, description=what)
+        action.add_argument("names", nargs="*", metavar="DATASET", help=", ".join(NAMES))
+        action.set_defaults(command=function)
+    show = actions.add_parser("show", help="draw a population: which node holds which labels")
+    add_settings(show)
+    show.add_argument("--out", type=Path, metavar="FILE", help="also save it as a picture (.png, .pdf or .svg)")
+    show.set_defaults(command=_show, runs_code=True)
+
+
+command = None
+"""Each action has its own command."""
+
+
+def _fetch(options: argparse.Namespace) -> int:
+    from fedpns_ray.data.sources import IMAGES, fetch
+
+    for name in _known(options.names or list(IMAGES)):
+        console.print(f"{name}: {fetch(name)}", soft_wrap=True)
+    return 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from fedpns_ray.data.sources import IMAGES, data_root, verify
+
+    names = options.names or [name for name in IMAGES if (data_root() / f"{name}.npz").exists()]
+    if not names:
+        raise InputError(
+            "dataset", problem=f"there is none in {data_root()}", hint="`fedpns data fetch` downloads them"
+        )
+    for name in _known(names):
+        verify(name)
+        console.print(f"{name}: as published")
+    return 0
+
+
+def _known(names: Sequence[str]) -> Sequence[str]:
+    for name in names:
+        if name not in NAMES:
+            raise InputError("dataset", name, f"choose from {', '.join(NAMES)}", problem="is unknown here")
+    return names
+
+
+def _show(options: argparse.Namespace) -> int:
+    from fedpns_ray.data import build_population
+    from fedpns_ray.reporting.population import draw, picture_formats
+
+    if options.out and options.out.suffix not in picture_formats():
+        raise InputError("out", options.out, f"it must end in {', '.join(picture_formats())}")
+    experiment = Experiment(**settings(options))
+    population = build_population(experiment)
+    grid = Table(title=f"{experiment.dataset}: samples of each label on each node", title_justify="left")
+    for column in ("node", "iid", *map(str, range(population.samples.classes)), "D_i", "q_dif"):
+        grid.add_column(column, justify="right", no_wrap=True)
+    for node in range(min(population.count, SHOWN)):
+        kind = "yes" if population.iid[node] else ""
+        counts = (str(count) if count else "·" for count in population.histogram[node])
+        grid.add_row(str(node), kind, *counts, str(population.sizes[node]), f"{population.q_dif[node]:.2f}")
+    console.print(grid)
+    if population.count > SHOWN:
+        console.print(f"… and {population.count - SHOWN} more nodes")
+    for key, value in population.summary().items():
+        console.print(f"{key}: {value}", soft_wrap=True)
+    if options.out:
+        draw(population, experiment, options.out)
+        console.print(f"written to {options.out}", soft_wrap=True)
+    return 0

@@ -1,0 +1,87 @@
+"""`make chaos`: faults at random moments of runs and studies, and a table of what became of them.
+
+python -m tests.chaos --faults 200 --seed 7 [--only freeze,kill]
+"""
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from tests.chaos.faults import KINDS, MEMORY_THRESHOLD, NotInjectedError
+from tests.chaos.scenes import Scene, undisturbed
+
+OUTCOMES = ("survived", "resumed", "refused", "lost", "wrong")
+LONGEST_STALL = 90.0
+QUIET_MEMORY = {
+    "RAY_memory_usage_threshold": str(MEMORY_THRESHOLD),
+    "RAY_memory_monitor_refresh_ms": "250",
+}
+
+
+def disturb(name, seed, folder):
+    """One fault: its scene and moment, what was done, what became of it, the longest stall."""
+    rng = random.Random(seed)  # noqa: S311 - repeatable, not secret
+    kind = rng.choice(("run", "study"))
+    machines = 2 if name == "lost machine" else rng.choice((1, 1, 2))
+    scene = Scene(folder, kind, machines, QUIET_MEMORY if name == "memory" else {})
+    try:
+        moment = int(scene.total * rng.uniform(0.1, 0.7))
+        scene.wait(moment)
+        did = KINDS[name](scene, rng)
+        restarts, stall = scene.finish()
+        code, said = scene.ended[-1]
+        if code == 0:
+            same = scene.digests() == undisturbed(kind)
+            outcome = ("resumed" if restarts else "survived") if same else "wrong"
+        else:
+            outcome = "refused" if code == 2 else "lost"
+        place = f"{kind} on {machines} machine{'s' * (machines > 1)}, after {moment} rounds"
+        return outcome, f"{place}: {did}", stall, said if outcome in ("refused", "lost", "wrong") else ""
+    finally:
+        scene.close()
+
+
+def injected(name, seed, folder):
+    """The same, with another moment where a fault came too late to be injected."""
+    for attempt in range(5):
+        try:
+            return disturb(name, seed + 1000 * attempt, folder)
+        except NotInjectedError:
+            continue
+    raise AssertionError(f"{name} could not be injected")
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--faults", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--only", default=",".join(KINDS), help="kinds, separated by commas")
+    options = parser.parse_args()
+    names = options.only.split(",")
+    table = {name: Counter() for name in names}
+    longest = 0.0
+    print(f"{options.faults} faults, seed {options.seed}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="chaos-") as own:
+        for k in range(options.faults):
+            name, began = names[k % len(names)], time.monotonic()
+            outcome, did, stall, said = injected(name, options.seed * 100_000 + k, Path(own) / str(k))
+            table[name][outcome] += 1
+            longest = max(longest, stall)
+            took = time.monotonic() - began
+            print(f"[{k + 1}/{options.faults}] {outcome}: {did} ({took:.0f} s, stall {stall:.0f} s)", flush=True)
+            if said:
+                print("    " + " ".join(said.split())[-500:], flush=True)
+    print(f"{'fault':16s}" + "".join(f"{outcome:>10s}" for outcome in OUTCOMES))
+    for name, counts in table.items():
+        print(f"{name:16s}" + "".join(f"{counts[outcome]:10d}" for outcome in OUTCOMES))
+    bad = sum(counts[outcome] for counts in table.values() for outcome in ("refused", "lost", "wrong"))
+    print(f"longest stall {longest:.0f} s; {bad} not survived; seed {options.seed}")
+    return 1 if bad or longest > LONGEST_STALL else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

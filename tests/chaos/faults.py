@@ -1,0 +1,161 @@
+"""The faults: each is injected for real, and says what it has done; nothing counts that was not confirmed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+import psutil
+
+ACTORS = ("NodeActor", "ServerActor", "Trainable")
+"""Titles of the processes that work for a run or a study."""
+
+
+class NotInjectedError(Exception):
+    """The fault could not be injected, such as into a run that was over: it does not count."""
+
+
+def _confirm(done, within=3.0):
+    deadline = time.monotonic() + within
+    while not done():
+        if time.monotonic() > deadline:
+            raise NotInjectedError
+        time.sleep(0.02)
+
+
+def _victim(scene, rng, *words):
+    found = scene.processes(*words)
+    if not found:
+        raise NotInjectedError
+    return rng.choice(found)
+
+
+def _title(process):
+    return process.name() if process.name() in ("raylet", "gcs_server") else " ".join(process.cmdline())[:40]
+
+
+def kill(scene, rng):
+    """SIGKILL of an actor, a worker, the driver, a raylet or the control store."""
+    if rng.random() < 0.25:
+        scene.process.kill()
+        scene.process.wait()
+        return "the driver was killed"
+    process = _victim(scene, rng, *ACTORS, *ACTORS, "raylet/raylet", "gcs/gcs_server")
+    title = _title(process)
+    process.kill()
+    _confirm(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE)
+    return f"{title} was killed"
+
+
+def freeze(scene, rng):
+    """SIGSTOP of an actor, a server or a worker, for good."""
+    process = _victim(scene, rng, *ACTORS)
+    title = _title(process)
+    process.suspend()
+    _confirm(lambda: process.status() == psutil.STATUS_STOPPED)
+    return f"{title} was frozen"
+
+
+def full_disk(scene, rng):
+    """The disk is full for a few seconds."""
+    ballast = scene.folder / "disk" / "ballast"
+    try:
+        with ballast.open("wb") as file:
+            while True:
+                file.write(bytes(1 << 20))
+                file.flush()
+    except OSError as error:
+        full = error.strerror
+    time.sleep(rng.uniform(2, 6))
+    ballast.unlink()
+    return f"the disk was full ({full})"
+
+
+def failing_storage(scene, rng):
+    """The disk is read-only for a few seconds."""
+    disk = str(scene.folder / "disk")
+    for _ in range(50):  # busy while a file is open for writing
+        if subprocess.run(["mount", "-o", "remount,ro,force", disk], capture_output=True).returncode == 0:
+            break
+        time.sleep(0.1)
+    else:
+        return _unwritable(scene, rng)
+    time.sleep(rng.uniform(2, 6))
+    subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
+    return "the disk was read-only"
+
+
+def _unwritable(scene, rng):
+    """A disk with open files cannot be made read-only: its folder is made immutable, and nothing new can be written."""
+    folders = [path for path in scene.out.rglob("*") if path.is_dir()] + [scene.out]
+    moved = [(path, path.with_name(f"{path.name}-away")) for path in folders if (path / "config.yaml").exists()]
+    for path, away in moved:
+        path.rename(away)
+    time.sleep(rng.uniform(1, 3))
+    for path, away in moved:
+        if path.exists():  # somebody has begun anew meanwhile: theirs goes
+            subprocess.run(["rm", "-rf", str(path)], check=True)
+        away.rename(path)
+    return f"{len(moved)} run folders were away"
+
+
+def damage(scene, rng):
+    """The driver is killed, and a file of a run is cut or gets a wrong byte before the command is given again."""
+    scene.process.kill()
+    scene.process.wait()
+    for process in scene.processes(*ACTORS):
+        process.kill()
+    names = ("rounds.jsonl", "checkpoint.npz", "schema.json")
+    files = [path for name in names for path in scene.out.rglob(name) if path.stat().st_size]
+    if not files:
+        raise NotInjectedError
+    path = rng.choice(files)
+    content = bytearray(path.read_bytes())
+    at = rng.randrange(len(content))
+    if rng.random() < 0.5:
+        path.write_bytes(content[:at])
+        return f"{path.name} was cut at {at}"
+    content[at] ^= 1 << rng.randrange(8)
+    path.write_bytes(content)
+    return f"{path.name} got a wrong bit at {at}"
+
+
+def memory(scene, rng):
+    """Other processes take so much memory that Ray kills workers."""
+    used = psutil.virtual_memory()
+    size = int(used.total * MEMORY_THRESHOLD - (used.total - used.available)) + (3 << 29)
+    before = {process.pid for process in scene.processes(*ACTORS)}
+    hold = f"import time; held = bytearray({max(size, 1 << 29)}); time.sleep({rng.uniform(4, 8)})"
+    subprocess.run([sys.executable, "-c", hold], check=True)
+    gone = before - {process.pid for process in scene.processes(*ACTORS)}
+    return f"{size >> 20} MB were taken, and {len(gone)} of {len(before)} workers ended"
+
+
+MEMORY_THRESHOLD = 0.6
+"""Of the machine's memory, above which Ray kills workers in these scenes."""
+
+
+def lost_machine(scene, rng):
+    """The second machine of the cluster is lost, with all its processes, and comes back after a while."""
+    below = psutil.Process(scene.second.pid).children(recursive=True)
+    os.killpg(scene.second.pid, signal.SIGKILL)
+    for process in below:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    scene.second.wait()
+    time.sleep(rng.uniform(1, 5))
+    scene.start_second()
+    return f"a machine with {len(below)} processes was lost, and is back"
+
+
+KINDS = {
+    "kill": kill,
+    "freeze": freeze,
+    "full disk": full_disk,
+    "failing storage": failing_storage,
+    "damage": damage,
+    "memory": memory,
+    "lost machine": lost_machine,
+}

@@ -1,0 +1,125 @@
+"""What is disturbed: a run on actors or a study on workers, as a user starts them, and the bits they must end with."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
+
+import psutil
+
+from fedpns_ray import Experiment, run
+from tests.bench import Bench
+from tests.heads import ray_head
+
+E = Experiment(strategy="fedpns", nodes=8, fraction=0.5, samples_per_node=400, epochs=2, rounds=200)
+STUDY = "base: {nodes: 8, fraction: 0.5, samples_per_node: 400, epochs: 2, rounds: 200}\nseeds: 1-2\n"
+SEEDS = {"run": (1,), "study": (1, 2)}
+PATIENCE = 5
+"""Seconds of silence after which a process counts as hung."""
+DISK = "64m"
+RESTARTS = 4
+ENDED_WITHIN = 300.0
+
+
+@cache
+def undisturbed(kind):
+    """The digests of the weights that a scene must end with, by seed."""
+    return {seed: run(E.but(seed=seed), progress=False).summary.weights_sha256 for seed in SEEDS[kind]}
+
+
+class Scene:
+    """One command under way, on a small disk of its own, and on a Ray of its own or a cluster of two raylets."""
+
+    def __init__(self, folder, kind, machines=1, environment=None):
+        self.folder, self.kind, self.held = folder, kind, ExitStack()
+        folder.mkdir()
+        (folder / "e.yaml").write_text(E.to_yaml())
+        (folder / "s.yaml").write_text(STUDY)
+        self._mount(folder / "disk")
+        words = ["run", "e.yaml", "--actors", "2"] if kind == "run" else ["study", "s.yaml"]
+        self.bench = Bench(folder, *words, "--out", "disk/out", "--patience", str(PATIENCE))
+        self.bench.environment |= {"RAY_AUTH_MODE": "token", **(environment or {})}
+        self.second = None
+        if machines == 2:
+            _, self.port = self.held.enter_context(ray_head(self.bench.environment))
+            self.bench.command += ["--address", f"127.0.0.1:{self.port}"]
+            self.start_second()
+        self.ended = []
+        """Exit codes and messages of the command so far."""
+        self.process = self.bench.start()
+
+    def _mount(self, disk):
+        disk.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(disk)], check=True)
+        self.held.callback(subprocess.run, ["umount", "--lazy", str(disk)], check=False)
+
+    def start_second(self):
+        """The second machine of the cluster, or that machine again."""
+        ray = str(Path(sys.executable).with_name("ray"))
+        command = [ray, "start", f"--address=127.0.0.1:{self.port}", "--num-cpus=2", "--block", "--disable-usage-stats"]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
+        self.second = subprocess.Popen(command, env=self.bench.environment, **quiet)
+
+    @property
+    def out(self):
+        return self.folder / "disk" / "out"
+
+    @property
+    def total(self):
+        return E.rounds * len(SEEDS[self.kind])
+
+    def rounds(self):
+        return self.bench.lines()
+
+    def wait(self, rounds, within=180):
+        """Until so many rounds are recorded, or the command has ended."""
+        deadline = time.monotonic() + within
+        while self.rounds() < rounds and self.process.poll() is None:
+            assert time.monotonic() < deadline, f"{self.rounds()} rounds within {within} s"
+            time.sleep(0.02)
+
+    def processes(self, *words):
+        """Processes of the command and of its cluster whose title has one of these words."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                marked = process.environ().get("FEDPNS_TEST_MARK") == self.bench.mark
+                if marked and any(word in " ".join(process.cmdline()) for word in words):
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
+    def finish(self):
+        """Bring the command to its end, started again where it must be: how often, and the longest stall."""
+        longest = 0.0
+        while True:
+            last, since, began = self.rounds(), time.monotonic(), time.monotonic()
+            while self.process.poll() is None:
+                now = self.rounds()
+                if now != last:
+                    last, since = now, time.monotonic()
+                longest = max(longest, time.monotonic() - since)
+                if time.monotonic() - began > ENDED_WITHIN:
+                    self.process.send_signal(signal.SIGKILL)
+                time.sleep(0.1)
+            self.ended.append((self.process.returncode, self.process.communicate()[1]))
+            if self.process.returncode == 0 or len(self.ended) > RESTARTS:
+                return len(self.ended) - 1, longest
+            self.process = self.bench.start()
+
+    def digests(self):
+        """Of the weights, by seed."""
+        summaries = [json.loads(path.read_text()) for path in self.out.rglob("summary.json")]
+        return {summary["seed"]: summary["weights_sha256"] for summary in summaries}
+
+    def close(self):
+        self.held.close()
+        for process in self.processes(""):
+            process.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)

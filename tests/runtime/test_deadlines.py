@@ -1,0 +1,194 @@
+"""Nothing waits forever: what hangs is noticed by another process, named, killed, and its work done again."""
+
+import ast
+import json
+import logging
+import os
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import ray
+from ray.util import list_named_actors
+
+from fedpns_ray import Experiment, Layout, run, run_study
+from fedpns_ray.runtime.deadlines import FIRST, PATIENCE, SLOWER, Deadline
+from tests.bench import Bench
+from tests.runtime.test_same_bits import Mischief, actors_of_the_run, assert_same, places
+
+PACKAGE = Path(__file__).parent.parent.parent / "fedpns_ray"
+E = Experiment(strategy="fedpns", nodes=8, fraction=0.5, samples_per_node=200, epochs=2, rounds=60)
+SHORT = 5.0
+"""Seconds of patience, in tests."""
+
+
+def test_the_longest_of_patience_the_median_and_simulated_delays():
+    deadline = Deadline(10)
+    assert deadline.limit == FIRST * 10
+    deadline.observe(0.1)
+    assert deadline.limit == 10
+    for seconds in (3, 4, 5):
+        deadline.observe(seconds)
+    assert deadline.limit == SLOWER * 3.5
+    slow = Deadline(10, delay=100)
+    assert slow.limit == FIRST * 100
+    slow.observe(1)
+    assert slow.limit == 200 and Deadline().limit == FIRST * PATIENCE
+
+
+# --- the code --------------------------------------------------------------------------------------------------------
+
+MOST = 600
+"""Seconds of the longest single wait."""
+WAITS = ("ray.get", "ray.wait")
+
+
+def waits(tree):
+    """Every call that waits for Ray, alone or under `guarded`, with its keywords."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            if called in WAITS or (called == "guarded" and ast.unparse(node.args[0]) in WAITS):
+                yield node, {keyword.arg: keyword.value for keyword in node.keywords}
+
+
+def constants(tree):
+    return {
+        node.targets[0].id: node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+    }
+
+
+def test_every_wait_has_a_named_limit():
+    known, found = {}, 0
+    trees = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
+    for tree in trees.values():
+        known |= {name: value for name, value in constants(tree).items() if isinstance(value, float)}
+    for path, tree in trees.items():
+        for node, keywords in waits(tree):
+            limit = ast.unparse(keywords["timeout"]) if "timeout" in keywords else "none"
+            named = limit in ("0", "within") or known.get(limit, MOST + 1) <= MOST
+            assert named, f"{path}: line {node.lineno}: the limit is {limit}"
+            found += 1
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr == "fit":
+                assert path.name == "tune.py"  # under `guarded`, with a TrialWatch
+    assert found > 8
+
+
+# --- freezes ---------------------------------------------------------------------------------------------------------
+
+
+def freeze(k):
+    def deed():
+        name = next(name for name in actors_of_the_run() if name.endswith(f"node actor {k}"))
+        os.kill(ray.get(ray.get_actor(name).describe.remote())["pid"], signal.SIGSTOP)
+
+    return deed
+
+
+def test_a_frozen_node_actor_is_killed_and_its_nodes_train_elsewhere(cluster, caplog):
+    mischief = Mischief((5, freeze(0)), (20, freeze(1)))
+    with caplog.at_level(logging.INFO, "fedpns_ray"):
+        disturbed = run(E, on_round=mischief, layout=Layout(actors=2, patience=SHORT, cpu_fallback=True))
+    assert not mischief.deeds
+    faults = [fault for record in disturbed.records for fault in record.faults or ()]
+    assert [fault.partition(" did")[0] for fault in faults] == ["node actor 0", "node actor 1"], faults
+    assert all(fault in caplog.text and "s and was killed" in fault for fault in faults)
+    assert_same(disturbed, run(E))
+
+
+def test_all_node_actors_frozen_at_once(cluster):
+    def deed():
+        for place in places():
+            os.kill(place["pid"], signal.SIGSTOP)
+
+    disturbed = run(E, on_round=Mischief((5, deed)), layout=Layout(actors=2, patience=SHORT, cpu_fallback=True))
+    assert_same(disturbed, run(E))
+
+
+def test_a_frozen_server_is_killed_and_the_run_resumes(cluster, tmp_path, caplog):
+    def deed():
+        name = next(name for name in list_named_actors() if name.endswith("server"))
+        os.kill(ray.get(ray.get_actor(name).pid.remote()), signal.SIGSTOP)
+
+    layout = Layout(actors=2, patience=SHORT, cpu_fallback=True)
+    disturbed = run(E, tmp_path / "r", on_round=Mischief((25, deed)), layout=layout)
+    assert "the server did not answer for" in caplog.text and "resumes from its checkpoint" in caplog.text
+    faults = [fault for record in disturbed.records for fault in record.faults or ()]
+    assert any(fault.startswith("the server did not answer") for fault in faults), faults
+    assert_same(disturbed, run(E))
+
+
+def test_a_frozen_trial_is_killed_and_resumes(cluster, tmp_path, caplog):
+    """The worker is frozen from outside once its trial has records."""
+    study = {"base": E.settings() | {"rounds": 400}, "seeds": "1-2", "axes": {"strategy": ["fedpns", "fedavg"]}}
+    frozen = []
+
+    class Freezer:
+        def __enter__(self): ...
+        def __exit__(self, *error): ...
+        def begin(self, trials, done, packing): ...
+        def begin_search(self, tried, packing): ...
+        def tick(self): ...
+
+        def update(self, name, experiment, state, last):
+            if not frozen and (last.round or 0) > 20:
+                frozen.append(last["pid"])
+                os.kill(frozen[0], signal.SIGSTOP)
+
+    result = run_study(study, tmp_path / "s", progress=Freezer(), patience=SHORT, cpu_fallback=True)
+    assert frozen and not psutil.pid_exists(frozen[0])
+    assert not result.outcome.errors and "its worker was killed" in caplog.text
+    assert "its worker was killed" in (tmp_path / "s" / "faults.txt").read_text()
+    for trial in result.trials:
+        digest = json.loads((tmp_path / "s" / "trials" / trial.name / "summary.json").read_text())["weights_sha256"]
+        assert digest == run(trial.experiment).summary["weights_sha256"]
+
+
+# --- a signal to a run that is stuck ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_ends_a_stuck_run(tmp_path, number):
+    """With a frozen actor and patience for minutes; the checkpoint is intact and nothing is left behind."""
+    e = E.but(rounds=300)
+    (tmp_path / "e.yaml").write_text(e.to_yaml())
+    bench = Bench(tmp_path, "run", "e.yaml", "--out", "r", "--actors", "2", "--patience", "600")
+    process = bench.start()
+    bench.wait_for_lines(process, 15)
+    below = psutil.Process(process.pid).children(recursive=True)
+    actor = next(child for child in below if "NodeActor" in " ".join(child.cmdline()))
+    actor.suspend()
+    time.sleep(1)
+    began = time.monotonic()
+    os.kill(process.pid, number)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130 and time.monotonic() - began < 10, err
+    assert "the run ends at its last checkpoint" in err and "the same command resumes" in err
+    assert not bench.left_behind()
+    process = bench.start("--json")
+    out, err = process.communicate(timeout=180)
+    assert process.returncode == 0, err
+    assert json.loads(out)["weights_sha256"] == run(e).summary["weights_sha256"]
+
+
+def test_the_first_signal_ends_a_stuck_study(tmp_path):
+    """One of its two trials is frozen; the other leaves its checkpoint."""
+    (tmp_path / "s.yaml").write_text(
+        "base: {nodes: 8, fraction: 0.5, samples_per_node: 200, epochs: 2, rounds: 3000}\nseeds: 1-2\npatience: 600\n"
+    )
+    bench = Bench(tmp_path, "study", "s.yaml", "--out", "s")
+    process = bench.start()
+    bench.wait_for_lines(process, 40)
+    below = psutil.Process(process.pid).children(recursive=True)
+    next(child for child in below if "Trainable" in " ".join(child.cmdline())).suspend()
+    time.sleep(1)
+    began = time.monotonic()
+    process.terminate()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and time.monotonic() - began < 10, (time.monotonic() - began, err)
+    assert "the same command resumes" in err and not bench.left_behind()
