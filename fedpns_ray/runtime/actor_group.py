@@ -26,6 +26,8 @@ LOOK_EVERY = 1.0
 """Seconds between two checks of the deadline."""
 BACK_WITHIN = 120.0
 """Seconds to wait for an actor to come back when none is left."""
+SAID_EVERY = 5.0
+"""Seconds between two messages while waiting for one."""
 FETCHED_WITHIN = 300.0
 """Seconds to transfer an answer that is ready."""
 
@@ -81,10 +83,14 @@ class ActorGroup:
         self._lose(position, f"did not answer for {seconds:.0f} s and was killed")
 
     def _wait_for_any(self) -> list[int]:
-        deadline = time.monotonic() + BACK_WITHIN
+        began = said = time.monotonic()
         while not (present := self.present):
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            if now - began > BACK_WITHIN:
                 raise LostError(f"all {len(self._actors)} node actors are lost; none came back in {BACK_WITHIN:.0f} s")
+            if now - said > SAID_EVERY:
+                logger.info("no node actor answers: waiting for one, %.0f of %.0f s", now - began, BACK_WITHIN)
+                said = now
             time.sleep(0.1)
         return present
 

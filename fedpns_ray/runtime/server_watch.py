@@ -18,8 +18,8 @@ from fedpns_ray.runtime.news import News
 
 LOOK_EVERY = 0.2
 """Seconds between two looks at a running server."""
-STALLED = 3
-"""A round may take this many deadlines: within one the server notices an actor that hangs, and deals its work again."""
+STALLED = 2
+"""Deadlines for a round, or for a word from the server: within one it notices an actor that hangs, and says so."""
 
 logger = logging.getLogger(__name__)
 
@@ -93,6 +93,7 @@ class ServerWatch:
     def _report(self, news: News) -> None:
         for message in news.messages:
             logger.log(message.level, "%s", message.text)
+            self._progressed = time.monotonic()
         for record in news.records:
             self._following.on_round(record)
             self._round.observe(record.seconds)

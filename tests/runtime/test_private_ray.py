@@ -123,11 +123,12 @@ def test_only_what_is_certainly_left_over_is_removed(place, monkeypatch):
     (place / f"{NAME}link").symlink_to(place / "elsewhere")
     held = (used / LOCK).open("rb")
     fcntl.flock(held, fcntl.LOCK_EX)
-    monkeypatch.setattr(ray_private, "ray_commands", lambda: iter([f"raylet --session-dir={foreign}/session_x"]))
+    there = [["raylet", f"--session-dir={foreign}/session_x"]]
+    monkeypatch.setattr(ray_private, "ray_commands", lambda *programs: iter(there))
     clear_leftovers(place)
     assert folders(place) == sorted([used.name, foreign.name, unmarked.name, f"{NAME}link"])
     held.close()
-    monkeypatch.setattr(ray_private, "ray_commands", lambda: iter(()))
+    monkeypatch.setattr(ray_private, "ray_commands", lambda *programs: iter(()))
     monkeypatch.setattr(os, "getuid", lambda: 12345)  # folders of another user
     clear_leftovers(place)
     assert used.is_dir() and foreign.is_dir()

@@ -5,7 +5,6 @@ import pytest
 
 from fedpns_ray import Experiment, InputError, Interrupted, run
 from fedpns_ray.strategies import Selection
-from fedpns_ray.study.packing import drawn
 
 SMALL = {"nodes": 12, "fraction": 0.25, "samples_per_node": 30, "epochs": 1, "rounds": 12}
 
@@ -87,6 +86,6 @@ def test_a_checkpoint_that_lacks_a_key_is_not_built_on(tmp_path):
 
 
 def test_plans_know_how_many_nodes_a_part_of_ones_own_trains():
-    assert drawn(Experiment(strategy="tests.strategies.test_state:Eager", **SMALL)) == 9
-    assert drawn(Experiment(strategy="bn2", candidates=8, **SMALL)) == 8
-    assert drawn(Experiment(strategy="fedpns", **SMALL)) == 3
+    assert Experiment(strategy="tests.strategies.test_state:Eager", **SMALL).trained_per_round == 9
+    assert Experiment(strategy="bn2", candidates=8, **SMALL).trained_per_round == 8
+    assert Experiment(strategy="fedpns", **SMALL).trained_per_round == 3
