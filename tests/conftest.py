@@ -1,10 +1,6 @@
 """What tests share: real data, or a skip that says what is missing (in CI: a failure)."""
 
 import os
-import socket
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +8,7 @@ import pytest
 from fedpns_ray import InputError
 from fedpns_ray.data.sources import data_root, load
 from fedpns_ray.runtime.leaving import leave_when_done
+from tests.bucket import bucket_server, bucket_uri
 
 
 def missing(reason: str) -> None:
@@ -49,33 +46,10 @@ def mnist_files(mnist) -> Path:
 
 
 @pytest.fixture(scope="session")
-def s3(tmp_path_factory):
+def s3():
     """The URI of an empty bucket on a server of its own."""
-    import boto3
-
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    server = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
-        keys = {"aws_access_key_id": "k", "aws_secret_access_key": "s", "region_name": "us-east-1"}
-        boto3.client("s3", endpoint_url=f"http://127.0.0.1:{port}", **keys).create_bucket(Bucket="studies")
-        yield f"s3://k:s@studies/%s?scheme=http&endpoint_override=127.0.0.1%%3A{port}&region=us-east-1"
-    finally:
-        server.terminate()
-        server.wait()
+    with bucket_server() as port:
+        yield bucket_uri(port)
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
 import sys
-import tempfile
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -38,11 +36,10 @@ from fedpns_ray.runtime.layout import Plan
 from fedpns_ray.runtime.news import Newsroom
 from fedpns_ray.runtime.node_actor import assigned_device
 from fedpns_ray.runtime.node_actors import Place, on_node_actors
+from fedpns_ray.study.scratch import Scratch
 
 REPORT_EVERY = 1.0
 """Seconds between two reports of a trial: each costs a few milliseconds, in the trial and in Tune's loop."""
-PUSH_EVERY = 30.0
-"""Seconds between two copies of a run folder to a URI."""
 
 _numbers = itertools.count(1)
 
@@ -108,21 +105,16 @@ class TrialRun(tune.Trainable):
         self._folder = f"{TRIALS}/{folder_name(self._experiment)}"
         self._driver: Driver | None = None
         self._held = ExitStack()
-        self._scratch: Path | None = None
+        self._scratch: Scratch | None = None
         self._round, self._best = 0, 0.0
         self._reached: int | None = None
         self._diverged = False
 
     def _open(self) -> Driver:
         """The trial's run, resumed from its folder."""
-        storage = self._terms.storage
-        if storage.path:
-            out = storage.path / self._folder
-            _take_from_lost_machine(out)
-        else:
-            self._scratch = out = Path(tempfile.mkdtemp(prefix="fedpns-"))
-            storage.pull(self._folder, out)
-        self._pushed = time.monotonic()
+        self._scratch = Scratch(self._terms.storage, self._folder)
+        out = self._scratch.path
+        _take_from_lost_machine(out)
         for record in _standing(RunFolder(out)):
             self._note(record)
         return self._held.enter_context(self._start(out))
@@ -143,11 +135,13 @@ class TrialRun(tune.Trainable):
         except BaseException:
             self._driver = None
             self._held.__exit__(*sys.exc_info())  # no checkpoint for a round that failed midway
+            if self._scratch:
+                self._scratch.discard()
             raise
         if done:
             self._end()
-        else:
-            self._push_if_due()
+        elif self._scratch:
+            self._scratch.push_if_due()
         return {
             TrialReport.trial: folder_name(self._experiment),
             TrialReport.round: self._round,
@@ -183,11 +177,6 @@ class TrialRun(tune.Trainable):
             return float(self._reached)
         return self._experiment.rounds * (1 + (self._terms.target or 1.0) - self._best)
 
-    def _push_if_due(self) -> None:
-        if self._scratch and time.monotonic() - self._pushed > PUSH_EVERY:
-            self._terms.storage.push(self._folder, self._scratch)
-            self._pushed = time.monotonic()
-
     def _end(self) -> None:
         """Leave the run folder complete: finished, or with a checkpoint of the last round."""
         if self._driver is None:
@@ -195,8 +184,7 @@ class TrialRun(tune.Trainable):
         self._driver = None
         self._held.close()
         if self._scratch:
-            self._terms.storage.push(self._folder, self._scratch)
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._scratch.close()
 
 
 def _standing(folder: RunFolder) -> list[Record]:

@@ -9,10 +9,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.bucket import bucket_server
 from tests.chaos.faults import KINDS, MEMORY_THRESHOLD, NotInjectedError
-from tests.chaos.scenes import Scene, undisturbed
+from tests.chaos.scenes import SEEDS, Scene, undisturbed
 
 OUTCOMES = ("survived", "resumed", "refused", "lost", "wrong")
 LONGEST_STALL = 90.0
@@ -22,12 +24,15 @@ QUIET_MEMORY = {
 }
 
 
-def disturb(name, seed, folder):
+def disturb(name, seed, folder, bucket):
     """One fault: its scene and moment, what was done, what became of it, the longest stall."""
     rng = random.Random(seed)  # noqa: S311 - repeatable, not secret
     kind = rng.choice(("run", "study"))
     machines = 2 if name == "lost machine" else rng.choice((1, 1, 2))
-    scene = Scene(folder, kind, machines, QUIET_MEMORY if name == "memory" else {})
+    environment = QUIET_MEMORY if name == "memory" else {}
+    scene = Scene(
+        folder, kind, machines, environment, bucket if name == "failing storage" and kind == "study" else None
+    )
     try:
         moment = int(scene.total * rng.uniform(0.1, 0.7))
         scene.wait(moment)
@@ -45,11 +50,11 @@ def disturb(name, seed, folder):
         scene.close()
 
 
-def injected(name, seed, folder):
+def injected(name, seed, folder, bucket):
     """The same, with another moment where a fault came too late to be injected."""
     for attempt in range(5):
         try:
-            return disturb(name, seed + 1000 * attempt, folder)
+            return disturb(name, seed + 1000 * attempt, folder, bucket)
         except NotInjectedError:
             continue
     raise AssertionError(f"{name} could not be injected")
@@ -59,19 +64,29 @@ def main():
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--jobs", type=int, default=2, help="scenes at a time")
     parser.add_argument("--only", default=",".join(KINDS), help="kinds, separated by commas")
     options = parser.parse_args()
     names = options.only.split(",")
     table = {name: Counter() for name in names}
     longest = 0.0
     print(f"{options.faults} faults, seed {options.seed}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="chaos-") as own:
-        for k in range(options.faults):
-            name, began = names[k % len(names)], time.monotonic()
-            outcome, did, stall, said = injected(name, options.seed * 100_000 + k, Path(own) / str(k))
-            table[name][outcome] += 1
+    for kind in SEEDS:
+        undisturbed(kind)
+    with (
+        tempfile.TemporaryDirectory(prefix="chaos-") as own,
+        bucket_server() as bucket,
+        ThreadPoolExecutor(options.jobs) as pool,
+    ):
+
+        def one(k):
+            began = time.monotonic()
+            happened = injected(names[k % len(names)], options.seed * 100_000 + k, Path(own) / str(k), bucket)
+            return k, time.monotonic() - began, happened
+
+        for k, took, (outcome, did, stall, said) in pool.map(one, range(options.faults)):
+            table[names[k % len(names)]][outcome] += 1
             longest = max(longest, stall)
-            took = time.monotonic() - began
             print(f"[{k + 1}/{options.faults}] {outcome}: {did} ({took:.0f} s, stall {stall:.0f} s)", flush=True)
             if said:
                 print("    " + " ".join(said.split())[-500:], flush=True)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -74,31 +75,29 @@ def full_disk(scene, rng):
 
 
 def failing_storage(scene, rng):
-    """The disk is read-only for a few seconds."""
-    disk = str(scene.folder / "disk")
-    for _ in range(50):  # busy while a file is open for writing
-        if subprocess.run(["mount", "-o", "remount,ro,force", disk], capture_output=True).returncode == 0:
-            break
-        time.sleep(0.1)
-    else:
-        return _unwritable(scene, rng)
-    time.sleep(rng.uniform(2, 6))
-    subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
-    return "the disk was read-only"
+    """For a few seconds the bucket of a study cannot be reached, or the folder of a run is not there."""
+    away = rng.uniform(2, 12)
+    if scene.doorway:
+        scene.doorway.shut()
+        _confirm(lambda: not _accepts(scene.doorway.port))
+        time.sleep(away)
+        scene.doorway.open()
+        _confirm(lambda: _accepts(scene.doorway.port))
+        return f"the bucket could not be reached for {away:.0f} s"
+    elsewhere = scene.out.with_name("elsewhere")
+    scene.out.rename(elsewhere)
+    time.sleep(away)
+    if scene.out.exists():  # begun anew by somebody: as with a mount that comes back, theirs is hidden by ours
+        scene.out.rename(scene.out.with_name("hidden"))
+    elsewhere.rename(scene.out)
+    return f"the folder was away for {away:.0f} s"
 
 
-def _unwritable(scene, rng):
-    """A disk with open files cannot be made read-only: its folder is made immutable, and nothing new can be written."""
-    folders = [path for path in scene.out.rglob("*") if path.is_dir()] + [scene.out]
-    moved = [(path, path.with_name(f"{path.name}-away")) for path in folders if (path / "config.yaml").exists()]
-    for path, away in moved:
-        path.rename(away)
-    time.sleep(rng.uniform(1, 3))
-    for path, away in moved:
-        if path.exists():  # somebody has begun anew meanwhile: theirs goes
-            subprocess.run(["rm", "-rf", str(path)], check=True)
-        away.rename(path)
-    return f"{len(moved)} run folders were away"
+def _accepts(port):
+    with suppress(OSError):
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        return True
+    return False
 
 
 def damage(scene, rng):
@@ -130,6 +129,8 @@ def memory(scene, rng):
     hold = f"import time; held = bytearray({max(size, 1 << 29)}); time.sleep({rng.uniform(4, 8)})"
     subprocess.run([sys.executable, "-c", hold], check=True)
     gone = before - {process.pid for process in scene.processes(*ACTORS)}
+    if not gone:
+        raise NotInjectedError
     return f"{size >> 20} MB were taken, and {len(gone)} of {len(before)} workers ended"
 
 

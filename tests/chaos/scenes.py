@@ -13,7 +13,9 @@ from pathlib import Path
 import psutil
 
 from fedpns_ray import Experiment, run
+from fedpns_ray.records.storage import Storage
 from tests.bench import Bench
+from tests.bucket import Doorway, bucket_uri
 from tests.heads import ray_head
 
 E = Experiment(strategy="fedpns", nodes=8, fraction=0.5, samples_per_node=400, epochs=2, rounds=200)
@@ -33,17 +35,23 @@ def undisturbed(kind):
 
 
 class Scene:
-    """One command under way, on a small disk of its own, and on a Ray of its own or a cluster of two raylets."""
+    """One command under way, on a small disk of its own, and on a Ray of its own or a cluster of two raylets.
 
-    def __init__(self, folder, kind, machines=1, environment=None):
+    With `bucket`, the port of a server, a study is stored there, and reached through a doorway.
+    """
+
+    def __init__(self, folder, kind, machines=1, environment=None, bucket=None):
         self.folder, self.kind, self.held = folder, kind, ExitStack()
+        shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         (folder / "e.yaml").write_text(E.to_yaml())
         (folder / "s.yaml").write_text(STUDY)
         self._mount(folder / "disk")
         words = ["run", "e.yaml", "--actors", "2"] if kind == "run" else ["study", "s.yaml"]
-        self.bench = Bench(folder, *words, "--out", "disk/out", "--patience", str(PATIENCE))
-        self.bench.environment |= {"RAY_AUTH_MODE": "token", **(environment or {})}
+        self.doorway = Doorway(bucket) if bucket else None
+        self.place = bucket_uri(self.doorway.port) % folder.name if bucket else str(folder / "disk" / "out")
+        self.bench = Bench(folder, *words, "--out", self.place, "--patience", str(PATIENCE))
+        self.bench.environment |= {"RAY_AUTH_MODE": "token", "TMPDIR": str(folder / "disk"), **(environment or {})}
         self.second = None
         if machines == 2:
             _, self.port = self.held.enter_context(ray_head(self.bench.environment))
@@ -115,7 +123,12 @@ class Scene:
 
     def digests(self):
         """Of the weights, by seed."""
-        summaries = [json.loads(path.read_text()) for path in self.out.rglob("summary.json")]
+        if self.doorway:
+            place = Storage(self.place)
+            found = place.read_all(f"trials/{name}/summary.json" for name in place.names("trials"))
+        else:
+            found = [path.read_bytes() for path in self.out.rglob("summary.json")]
+        summaries = [json.loads(content) for content in found]
         return {summary["seed"]: summary["weights_sha256"] for summary in summaries}
 
     def close(self):
