@@ -19,7 +19,7 @@ def bucket():
 
 @pytest.mark.parametrize(
     ("name", "seed"),
-    [("kill", 1), ("full disk", 2), ("failing storage", 1), ("failing storage", 2), ("damage", 5), ("lost machine", 6)],
+    [("kill", 0), ("full disk", 2), ("failing storage", 1), ("failing storage", 0), ("damage", 5), ("lost machine", 7)],
 )
 def test_a_fault_changes_no_bit(name, seed, bucket, tmp_path):
     outcome, did, stall, said = injected(name, seed, tmp_path / "scene", bucket)
