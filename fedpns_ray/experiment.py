@@ -11,7 +11,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import yaml
@@ -26,7 +26,9 @@ from pydantic import (
 )
 
 from fedpns_ray.core.devices import Devices, from_file, log_normal
-from fedpns_ray.registry import KINDS, assemble
+from fedpns_ray.data.interfaces import Dataset, Partition
+from fedpns_ray.errors import InputError, Shown
+from fedpns_ray.registry import DATA_KINDS, KINDS, PART_KINDS, assemble, build, known_parameters
 from fedpns_ray.settings import (
     CHOICES,
     Settings,
@@ -42,6 +44,8 @@ from fedpns_ray.strategies import Strategy
 from fedpns_ray.validation import refusal
 from fedpns_ray.yaml_file import read_yaml
 
+DATA_FIELDS = ("dataset", "partition", "nodes", "samples_per_node", "size_spread")
+"""Settings that decide the population, with the parameters of the data set and the partition, and the seed."""
 OFF = {"devices": "off", "centralised": False, "clip_updates": 0.0}
 """Options that are not written when they are off: runs from before they existed keep their names."""
 
@@ -60,28 +64,14 @@ class Experiment(BaseModel):
     aggregation: str = ""
     """How updates become a model; by default the strategy's own."""
     parameters: dict[str, Any] = Field(default_factory=dict)
-    """Parameters of the three parts; written alongside the other keys (alpha: 2)."""
+    """Parameters of all parts; written alongside the other keys (alpha: 2)."""
 
-    dataset: Literal["synthetic", "mnist", "fashion-mnist", "cifar10"] = "synthetic"
-    """The data set to learn."""
-    partition: Literal["sigma-rho", "dirichlet", "shards", "iid", "natural"] = "sigma-rho"
-    """Who holds what: the paper's, Dirichlet, shards of sorted labels, all i.i.d.; natural is synthetic data's own."""
+    dataset: str = "synthetic"
+    """The data set to learn: see `fedpns data`."""
+    partition: str = "sigma-rho"
+    """Who holds what: see `fedpns data`."""
     nodes: int = Field(50, ge=1, le=10_000_000)
     """|K|, the number of nodes."""
-    sigma: float = Field(0.2, ge=0, le=1)
-    """Fraction of nodes with i.i.d. data."""
-    rho: int = Field(1, ge=1, le=10)
-    """Labels on each other node."""
-    varrho: float = Field(1.0, ge=0, le=1e6)
-    """Synthetic data: variance of the means of the non-i.i.d. nodes' features."""
-    labeller: Literal["shared", "own"] = "shared"
-    """Synthetic data: one labeller for all nodes, or one for each non-i.i.d. node (the released code)."""
-    test_nodes: Literal["iid", "all"] = "iid"
-    """Synthetic data: whose 20 % make up the test set."""
-    concentration: float = Field(0.5, ge=1e-6, le=1e9)
-    """Dirichlet: small is skewed, large is even."""
-    shards_per_node: int = Field(2, gt=0, le=100_000)
-    """Shards: pieces of the label-sorted data set on each node."""
     samples_per_node: int = Field(200, gt=0, le=10_000_000)
     """D_i, samples on each node."""
     size_spread: float = Field(0.0, ge=0, le=3)
@@ -171,6 +161,13 @@ class Experiment(BaseModel):
         experiment._imported = False
         return experiment
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Parameters of parts are attributes, as settings are: `experiment.sigma`."""
+            parameters = self.__dict__.get("parameters", {})
+            return parameters[name] if name in parameters else super().__getattr__(name)
+
     @property
     def imported(self) -> bool:
         """Whether user-defined parts were imported; False for one that was read from a file and names such parts."""
@@ -184,7 +181,7 @@ class Experiment(BaseModel):
     @property
     def user_packages(self) -> set[str]:
         """The top-level packages of user-defined parts and models."""
-        paths = [path for path in (*self.parts.values(), self.model, self.strategy) if ":" in path]
+        paths = [path for path in (*self.all_parts.values(), self.model, self.strategy) if ":" in path]
         return {path.partition(":")[0].partition(".")[0] for path in paths} - {"fedpns_ray"}
 
     @property
@@ -199,7 +196,12 @@ class Experiment(BaseModel):
 
     @property
     def parts(self) -> dict[str, str]:
+        """The parts of the strategy, by kind."""
         return {kind: getattr(self, kind) for kind in KINDS}
+
+    @property
+    def all_parts(self) -> dict[str, str]:
+        return {kind: getattr(self, kind) for kind in PART_KINDS}
 
     @property
     def label(self) -> str:
@@ -214,6 +216,31 @@ class Experiment(BaseModel):
     def build_strategy(self) -> Strategy:
         described = self if self.imported else Experiment(**self.settings())
         return assemble(described.parts, described.parameters)
+
+    def build_dataset(self) -> Dataset:
+        return self._data_part("dataset")
+
+    def build_partition(self) -> Partition:
+        return self._data_part("partition")
+
+    def _data_part(self, kind: str) -> Any:
+        """Readers of an experiment may want its data, but never import code for it."""
+        name = getattr(self, kind)
+        if not self.imported and ":" in name:
+            raise InputError(kind, Shown(name), problem="is user-defined, and reading imports nothing")
+        return build(kind, name, self.parameters)
+
+    def data_settings(self) -> Settings:
+        """The settings that decide the population: experiments that agree on them have the same one."""
+        strategy = set(known_parameters(tuple(KINDS)))
+        mine = {key: value for key, value in self.parameters.items() if key not in strategy}
+        return {key: getattr(self, key) for key in DATA_FIELDS} | mine | {"seed": self.seed}
+
+    @property
+    def data_name(self) -> str:
+        """What its samples are known by: the data set with its parameters."""
+        mine = {key: value for key, value in self.data_settings().items() if key in self.parameters}
+        return f"{self.dataset} {mine}"
 
     def build_devices(self, sizes: NDArray[np.int64], payload: int) -> Devices | None:
         """The device model for nodes of these sizes that send updates of `payload` bytes; None if it is off."""
@@ -234,7 +261,14 @@ class Experiment(BaseModel):
     def all_settings(self) -> Settings:
         """Every setting that is used, flat, with those that `settings` leaves out because others imply them."""
         fields = self.model_dump(exclude={"parameters"})
-        return {key: value for key, value in fields.items() if not is_idle(key, fields)} | self.parameters
+        data = set(known_parameters(tuple(DATA_KINDS)))
+        found: Settings = {}
+        for key, value in fields.items():
+            if not is_idle(key, fields):
+                found[key] = value
+            if key == "nodes":  # names of folders depend on the order
+                found |= {name: value for name, value in self.parameters.items() if name in data}
+        return found | {name: value for name, value in self.parameters.items() if name not in data}
 
     def but(self, **changes: Any) -> Experiment:
         """The same experiment with other settings; what another strategy or data set does not use is dropped."""

@@ -1,17 +1,29 @@
-"""The registry: every selection, objective, aggregation and named strategy, with its parameters.
+"""The registry: every part of every kind, and every named strategy, with its parameters.
 
 The command line, experiments, studies and the documentation read from here. A new built-in part is one file, one class
 and one line in `PARTS`. A user-defined part needs no line: it is named by its import path (`mypkg.mod:MyPart`).
+
+A parameter is written by its name alone (`alpha: 2`). Where that is taken, by a setting of every experiment or by
+another part, it is written with the kind of its part (`server.lr: 0.1`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, get_args
+from functools import cache
+from typing import Any, NamedTuple, get_args
 
 from fedpns_ray.core.interfaces import Part, Strategy
 from fedpns_ray.core.user_code import import_path
+from fedpns_ray.data.datasets.images import Cifar10Dataset, FashionMnistDataset, MnistDataset
+from fedpns_ray.data.datasets.synthetic import SyntheticDataset
+from fedpns_ray.data.interfaces import Dataset, Partition
+from fedpns_ray.data.partitions.dirichlet import DirichletPartition
+from fedpns_ray.data.partitions.iid import IidPartition
+from fedpns_ray.data.partitions.natural import NaturalPartition
+from fedpns_ray.data.partitions.shards import ShardsPartition
+from fedpns_ray.data.partitions.sigma_rho import SigmaRhoPartition
 from fedpns_ray.errors import InputError, Shown
 from fedpns_ray.strategies.bn2 import BestChannelLargestNormSelection, BestChannelSelection, LargestNormSelection
 from fedpns_ray.strategies.cmfl import RelevantSelection
@@ -30,9 +42,23 @@ from fedpns_ray.strategies.power_of_choice import PowerOfChoiceSelection
 from fedpns_ray.strategies.preset import KINDS, Preset
 
 __all__ = [
-    "KINDS", "PARTS", "PRESETS", "assemble", "describe_default", "find_part", "find_preset", "known_parameters",
-    "parameters_of", "registered_name",
+    "DATA_KINDS", "KINDS", "PARTS", "PART_KINDS", "PRESETS", "Parameter", "assemble", "build", "describe_default",
+    "find_part", "find_preset", "known_parameters", "parameters_of", "registered_name",
 ]  # fmt: skip
+
+DATA_KINDS: dict[str, type[Part]] = {"dataset": Dataset, "partition": Partition}
+"""The parts that decide what nodes hold."""
+PART_KINDS: dict[str, type[Part]] = {**KINDS, **DATA_KINDS}
+"""Every kind of part, with its base class."""
+RESERVED = frozenset(
+    {
+        "strategy", "parameters", *PART_KINDS, "nodes", "samples_per_node", "size_spread", "model", "vectorize",
+        "fraction", "rounds", "epochs", "batch_size", "lr", "lr_decay", "lr_floor", "clip_updates", "drop_probability",
+        "slow_fraction", "slow_seconds", "devices", "device_speed", "device_uplink", "device_spread", "device_file",
+        "device_fading", "centralised", "evaluate_every", "seed",
+    }
+)  # fmt: skip
+"""The settings of every experiment: a parameter of the same name is written with the kind of its part."""
 
 PARTS: dict[str, dict[str, type[Part]]] = {
     "selection": {
@@ -56,6 +82,11 @@ PARTS: dict[str, dict[str, type[Part]]] = {
     "objective": {part.name: part for part in (PlainObjective, ProximalObjective)},
     "aggregation": {
         part.name: part for part in (MeanAggregation, OptimalAggregation, AllNodesAggregation, AdaptiveAggregation)
+    },
+    "dataset": {part.name: part for part in (SyntheticDataset, MnistDataset, FashionMnistDataset, Cifar10Dataset)},
+    "partition": {
+        part.name: part
+        for part in (SigmaRhoPartition, DirichletPartition, ShardsPartition, IidPartition, NaturalPartition)
     },
 }
 
@@ -112,32 +143,50 @@ def find_part(kind: str, name: str) -> type[Part]:
         allowed = f"choose from {', '.join(PARTS[kind])}, or package.module:Class"
         raise InputError(kind, name, allowed, problem="is unknown")
     part = import_path(name, kind)
-    if isinstance(part, type) and issubclass(part, KINDS[kind]):
+    if isinstance(part, type) and issubclass(part, PART_KINDS[kind]):
         return part
-    problem = f"is not a subclass of fedpns_ray.strategies.{KINDS[kind].__name__}"
+    base = PART_KINDS[kind]
+    problem = f"is not a subclass of {base.__module__.rpartition('.')[0]}.{base.__name__}"
     raise InputError(kind, Shown(name), problem=problem)
 
 
-def parameters_of(parts: Mapping[str, str]) -> dict[str, type[Part]]:
-    """Parameter name → the part that takes it, for a choice of parts (kind → name)."""
-    takers: dict[str, type[Part]] = {}
-    for kind in KINDS:
-        part = find_part(kind, parts[kind])
-        for field in part.model_fields:
-            if field in takers:
-                raise InputError(kind, parts[kind], f"{takers[field].name} also has a parameter {field}")
-            takers[field] = part
-    return takers
+class Parameter(NamedTuple):
+    """A parameter of a part: where it belongs, and what it is called there."""
+
+    kind: str
+    part: type[Part]
+    field: str
+
+    @property
+    def description(self) -> str:
+        return self.part.model_fields[self.field].description or ""
 
 
-def known_parameters() -> dict[str, list[type[Part]]]:
-    """Every parameter of every registered part, with the parts that take it."""
-    known: dict[str, list[type[Part]]] = {}
-    for parts in PARTS.values():
-        for part in parts.values():
+def parameters_of(parts: Mapping[str, str]) -> dict[str, Parameter]:
+    """Every parameter of a choice of parts (kind → name), by the key that it is written under."""
+    found: dict[str, Parameter] = {}
+    for kind in PART_KINDS:
+        if kind in parts:
+            part = find_part(kind, parts[kind])
             for field in part.model_fields:
-                known.setdefault(field, []).append(part)
+                key = f"{kind}.{field}" if field in found else _key(kind, part, field)
+                found[key] = Parameter(kind, part, field)
+    return found
+
+
+@cache
+def known_parameters(kinds: tuple[str, ...] = tuple(PARTS)) -> dict[str, list[Parameter]]:
+    """Every parameter of every registered part of these kinds, by key, with the parts that take it."""
+    known: dict[str, list[Parameter]] = {}
+    for kind in kinds:
+        for part in PARTS[kind].values():
+            for field in part.model_fields:
+                known.setdefault(_key(kind, part, field), []).append(Parameter(kind, part, field))
     return known
+
+
+def _key(kind: str, part: type[Part], field: str) -> str:
+    return f"{kind}.{field}" if part.qualified or field in RESERVED else field
 
 
 def describe_default(part: type[Part], parameter: str) -> str:
@@ -148,11 +197,14 @@ def describe_default(part: type[Part], parameter: str) -> str:
     return f"{field.default}{allowed}"
 
 
+def build(kind: str, name: str, parameters: Mapping[str, Any]) -> Any:
+    """A part, with its parameters among those of all parts."""
+    part = find_part(kind, name)
+    keys = {field: (f"{kind}.{field}", _key(kind, part, field)) for field in part.model_fields}
+    found = {field: next((key for key in own if key in parameters), None) for field, own in keys.items()}
+    return part(**{field: parameters[key] for field, key in found.items() if key})
+
+
 def assemble(parts: Mapping[str, str], parameters: Mapping[str, Any]) -> Strategy:
     """The strategy that these parts and parameters describe, before its first round."""
-
-    def make(kind: str) -> Any:
-        part = find_part(kind, parts[kind])
-        return part(**{key: value for key, value in parameters.items() if key in part.model_fields})
-
-    return Strategy(make("selection"), make("objective"), make("aggregation"))
+    return Strategy(*(build(kind, parts[kind], parameters) for kind in KINDS))

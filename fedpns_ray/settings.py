@@ -9,7 +9,18 @@ from pydantic import ValidationError
 
 from fedpns_ray.core.user_code import path_of
 from fedpns_ray.errors import InputError, shown
-from fedpns_ray.registry import KINDS, find_preset, known_parameters, parameters_of, registered_name
+from fedpns_ray.registry import (
+    DATA_KINDS,
+    KINDS,
+    PART_KINDS,
+    PARTS,
+    build,
+    find_part,
+    find_preset,
+    known_parameters,
+    parameters_of,
+    registered_name,
+)
 from fedpns_ray.strategies import Preset
 from fedpns_ray.validation import refusal, suggestion
 
@@ -18,22 +29,7 @@ Settings = dict[str, Any]
 MODELS = ("mlr", "cnn-m", "cnn-c")
 """The built-in models; a user-defined one is `package.module:Factory`."""
 
-DATASETS: dict[str, Settings] = {
-    "synthetic": {"model": "mlr", "partition": "natural", "samples_per_node": 1000, "epochs": 20},
-    "mnist": {"model": "cnn-m"},
-    "fashion-mnist": {"model": "cnn-m"},
-    "cifar10": {"model": "cnn-c", "epochs": 5},
-}
-"""The data sets, with the defaults of Section V that depend on them."""
-
 USED_BY = {
-    "sigma": ("partition", ("sigma-rho", "natural")),
-    "rho": ("partition", ("sigma-rho",)),
-    "concentration": ("partition", ("dirichlet",)),
-    "shards_per_node": ("partition", ("shards",)),
-    "varrho": ("dataset", ("synthetic",)),
-    "labeller": ("dataset", ("synthetic",)),
-    "test_nodes": ("dataset", ("synthetic",)),
     "device_speed": ("devices", ("log-normal",)),
     "device_uplink": ("devices", ("log-normal",)),
     "device_spread": ("devices", ("log-normal",)),
@@ -42,13 +38,13 @@ USED_BY = {
 }
 """Fields that are only used with some choices: field → (the choice, its values)."""
 
-CHOICES = {"strategy", *KINDS, "dataset", "partition", "devices"}
+CHOICES = {"strategy", *PART_KINDS, "devices"}
 """Settings that decide which others are used."""
 
 
 def names_user_code(settings: Mapping[str, Any]) -> bool:
     """Whether settings name a strategy or part by its import path; its parameters are known only by importing it."""
-    return any(":" in str(settings.get(key) or "") for key in ("strategy", *KINDS))
+    return any(":" in str(settings.get(key) or "") for key in ("strategy", *PART_KINDS))
 
 
 def split(settings: Mapping[str, Any], known: Collection[str]) -> tuple[Settings, Settings]:
@@ -64,22 +60,29 @@ def split(settings: Mapping[str, Any], known: Collection[str]) -> tuple[Settings
 def completed(fields: Mapping[str, Any], importing: bool = True) -> tuple[Settings, dict[str, str]]:
     """Fields with names for objects, the data set's defaults and the strategy's parts; and those parts, by kind.
 
-    Unless `importing`, a strategy named by its import path stays a name, and its parts are empty.
+    Unless `importing`, what is named by an import path stays a name: a strategy's parts are empty, and a data set
+    brings no defaults.
     """
     filled = _spelled(fields)
-    filled = DATASETS.get(filled.get("dataset", "synthetic"), {}) | filled
+    filled = defaults_of(filled.setdefault("dataset", "synthetic"), importing) | filled
     strategy = filled.setdefault("strategy", "fedpns")
     own = find_preset(strategy).parts if importing or ":" not in strategy else dict.fromkeys(KINDS, "")
     return filled | {kind: filled.get(kind) or own[kind] for kind in KINDS}, own
 
 
+def defaults_of(dataset: str, importing: bool = True) -> Settings:
+    """The settings that go with a data set."""
+    part: Any = find_part("dataset", dataset) if importing else PARTS["dataset"].get(dataset)
+    return {"partition": "sigma-rho"} | dict(part.defaults if part else {})
+
+
 def _spelled(fields: Mapping[str, Any]) -> Settings:
     """Fields with a name for every object, and with words for what YAML reads as booleans (on, off)."""
     spelled = dict(fields)
-    for key in ("strategy", *KINDS, "model"):
+    for key in ("strategy", *PART_KINDS, "model"):
         if isinstance(spelled.get(key), (Preset, type)) or callable(spelled.get(key)):
             spelled[key] = registered_name(spelled[key]) or path_of(spelled[key], key)
-    for key in ("strategy", *KINDS, "dataset", "partition", "model"):
+    for key in ("strategy", *PART_KINDS, "model"):
         if not isinstance(spelled.get(key, ""), str):
             raise InputError(key, spelled[key], "it must be a name")
     if isinstance(spelled.get("vectorize"), bool):
@@ -96,12 +99,14 @@ def checked_parameters(given: Mapping[str, Any], fields: Mapping[str, Any], name
         if key not in takers:
             raise _unknown(key, value, fields, names)
     parameters: Settings = {}
-    for part in dict.fromkeys(takers.values()):
-        mine = {key: value for key, value in given.items() if takers[key] is part}
+    for kind in PART_KINDS:
+        own = {it.field: key for key, it in takers.items() if it.kind == kind}
         try:
-            parameters |= part(**mine).model_dump()
+            part = find_part(kind, fields[kind])(**{field: given[key] for field, key in own.items() if key in given})
         except ValidationError as error:
-            raise refusal(error) from None
+            refused = refusal(error)
+            raise refused.at(refused.place, own.get(refused.field)) from None
+        parameters |= {own[field]: value for field, value in part.model_dump().items()}
     return parameters
 
 
@@ -110,9 +115,15 @@ def _unknown(key: str, value: Any, fields: Mapping[str, Any], names: Collection[
     if key not in known:
         words = [name for name in (*names, *known) if name != "parameters"]
         return InputError(key, problem=f"unknown key (value {shown(value)})", hint=suggestion(key, words))
-    owners = " or ".join(part.name for part in known[key])
-    parts = ", ".join(f"{kind} {fields[kind]}" for kind in KINDS)
-    return InputError(key, value, f"{key} is a parameter of {owners}, and strategy {fields['strategy']} has {parts}")
+    takers: dict[str, list[str]] = {}
+    for it in known[key]:
+        takers.setdefault(it.kind, []).append(it.part.name)
+    users = " or ".join(f"{kind} {' or '.join(parts)}" for kind, parts in takers.items())
+    if set(takers) <= set(KINDS):
+        chosen = f"strategy {fields['strategy']} has " + " and ".join(f"{kind} {fields[kind]}" for kind in takers)
+    else:
+        chosen = " and ".join(f"{kind} is {fields[kind]}" for kind in takers)
+    return InputError(key, value, f"it is only used with {users}, and {chosen}")
 
 
 def is_idle(key: str, fields: Mapping[str, Any]) -> bool:
@@ -128,10 +139,8 @@ def refuse_combinations(fields: Mapping[str, Any], given: Collection[str]) -> No
             choice, values = USED_BY[key]
             allowed = f"it is only used with {choice} {' or '.join(values)}, and {choice} is {fields[choice]}"
             raise InputError(key, fields[key], allowed)
-    dataset, partition, nodes = fields["dataset"], fields["partition"], fields["nodes"]
-    if (dataset == "synthetic") != (partition == "natural"):
-        allowed = "natural" if dataset == "synthetic" else "sigma-rho, dirichlet, shards or iid"
-        raise InputError("partition", partition, f"for dataset {dataset} it must be {allowed}")
+    nodes = fields["nodes"]
+    _refuse_misfits(fields)
     if fields["devices"] == "file" and not fields["device_file"]:
         needed = "devices file needs a CSV file with the columns node,speed,uplink"
         raise InputError("device_file", allowed=needed, problem="is missing")
@@ -141,8 +150,18 @@ def refuse_combinations(fields: Mapping[str, Any], given: Collection[str]) -> No
     if round(fields["fraction"] * nodes) < 1:
         allowed = f"it must be above {0.5 / nodes:.2g}"
         raise InputError("fraction", fields["fraction"], allowed, problem=f"draws 0 of {nodes} nodes")
-    if fields["rho"] > fields["samples_per_node"] and not is_idle("rho", fields):
-        raise InputError("rho", fields["rho"], f"a node has {fields['samples_per_node']} samples (samples_per_node)")
+
+
+def _refuse_misfits(fields: Mapping[str, Any]) -> None:
+    """A data set and a partition that do not go together."""
+    dataset, partition = (build(kind, fields[kind], fields["parameters"]) for kind in DATA_KINDS)
+    usual = [name for name, part in PARTS["partition"].items() if not getattr(part, "natural", False)]
+    allowed = dataset.partitions or usual
+    if fields["partition"] not in allowed and (dataset.partitions or partition.natural):
+        listed = f"{', '.join(allowed[:-1])} or {allowed[-1]}" if len(allowed) > 1 else allowed[0]
+        raise InputError("partition", fields["partition"], f"for dataset {fields['dataset']} it must be {listed}")
+    if outline := dataset.outline():
+        partition.check(outline.classes, fields["samples_per_node"])
 
 
 def overridden(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> Settings:
@@ -163,7 +182,7 @@ def drop_idle(settings: Mapping[str, Any], importing: bool = True) -> Settings:
     Unless `importing`, user-defined parts are not asked for their parameters: all parameters stay.
     """
     choices, _ = completed({key: value for key, value in settings.items() if key in CHOICES}, importing)
-    choices = {"dataset": "synthetic", "partition": "sigma-rho", "devices": "off"} | choices
+    choices = {"devices": "off"} | choices
     foreign: set[str] = set()
     if importing or not names_user_code(choices):
         foreign = set(known_parameters()) - set(parameters_of(choices))

@@ -3,7 +3,9 @@
 import numpy as np
 from pydantic import PositiveInt
 
+from fedpns_ray.data.datasets.synthetic import SyntheticDataset
 from fedpns_ray.strategies import Aggregation, Objective, Outcome, Preset, Selection
+from fedpns_ray.strategies.fedavg import RandomSelection
 
 
 class Stride(Selection):
@@ -83,3 +85,19 @@ class TooShort(Aggregation):
 
 
 every_fifth = Preset("every fifth node", selection=Stride)
+
+
+class Twins(RandomSelection):
+    """A selection with a parameter that every experiment has, and one that the data set below has too."""
+
+    name = "twins"
+    lr: int = 1
+    depth: int = 1
+
+
+class Named(SyntheticDataset):
+    """A data set of one's own, with such parameters."""
+
+    name = "named"
+    lr: int = 2
+    depth: int = 2

@@ -4,6 +4,7 @@ import pytest
 from pydantic import model_validator
 
 from fedpns_ray import Experiment, InputError
+from fedpns_ray.registry import RESERVED, known_parameters
 from fedpns_ray.settings import drop_idle
 from fedpns_ray.strategies import Selection
 
@@ -13,6 +14,7 @@ def test_defaults_are_those_of_section_v():
     assert (e.model, e.nodes, e.per_round, e.samples_per_node, e.batch_size) == ("cnn-m", 50, 10, 200, 20)
     assert (e.epochs, e.rounds, e.lr, e.lr_decay, e.fraction) == (1, 200, 0.01, 0.995, 0.2)
     assert e.parameters == {
+        "sigma": 0.2, "rho": 1,
         "alpha": 2, "beta": 0.7, "v": 0.7, "expectation": "mean", "check_samples": 128, "check_draw": "random"
     }  # fmt: skip
     assert (Experiment(dataset="cifar10").model, Experiment(dataset="cifar10").epochs) == ("cnn-c", 5)
@@ -31,7 +33,7 @@ def test_learning_rate_decays_to_its_floor():
     [
         ({"sigma": 1.5}, "sigma: 1.5 is not allowed; it must be less than or equal to 1"),
         ({"dataset": "mnist", "rho": 0}, "rho: 0 is not allowed; it must be greater than or equal to 1"),
-        ({"dataset": "mnist", "rho": 11}, "rho: 11 is not allowed; it must be less than or equal to 10"),
+        ({"dataset": "mnist", "rho": 11}, "rho: 11 is not allowed; it must be at most 10, the number of labels"),
         ({"beta": 2}, "beta: 2 is not allowed; it must be less than or equal to 1"),
         ({"alpha": -1}, "alpha: -1 is not allowed; it must be greater than 0"),
         ({"alpha": "nan"}, "alpha: 'nan' is not allowed; it must be a finite number"),
@@ -41,15 +43,15 @@ def test_learning_rate_decays_to_its_floor():
             "strategy: 'fedsgd' is unknown; choose from fedavg, fedavg-full, optimal-aggregation, fedpns, fedprox",
         ),
         ({"selection": "pnz"}, "selection: 'pnz' is unknown; choose from random, half, pns, largest-norm"),
-        ({"dataset": "mnits"}, "dataset: 'mnits' is not allowed; it must be 'synthetic', 'mnist'"),
+        ({"dataset": "mnits"}, "dataset: 'mnits' is unknown; choose from synthetic, mnist, fashion-mnist, cifar10"),
         ({"sigmaa": 1}, "sigmaa: unknown key (value 1); did you mean sigma?"),
         (
             {"strategy": "fedavg", "alpha": 2},
-            "alpha: 2 is not allowed; alpha is a parameter of pns, and strategy fedavg has selection random",
+            "alpha: 2 is not allowed; it is only used with selection pns, and strategy fedavg has selection random",
         ),
         (
             {"dataset": "mnist", "varrho": 1},
-            "varrho: 1.0 is not allowed; it is only used with dataset synthetic, and dataset is mnist",
+            "varrho: 1 is not allowed; it is only used with dataset synthetic, and dataset is mnist",
         ),
         (
             {"dataset": "mnist", "partition": "iid", "rho": 2},
@@ -146,7 +148,7 @@ def test_another_strategy_brings_its_own_parts_and_leaves_foreign_parameters():
     assert fedavg.parts == {"selection": "random", "objective": "plain", "aggregation": "mean"}
     half = Experiment(strategy="fedavg", selection="half", sigma=0.5)
     assert half.but(seed=2).selection == "half" and half.but(strategy="optimal-aggregation").selection == "random"
-    with pytest.raises(InputError, match="alpha is a parameter of pns"):
+    with pytest.raises(InputError, match="it is only used with selection pns"):
         Experiment().but(strategy="fedavg", alpha=1)
 
 
@@ -181,3 +183,20 @@ def test_yaml_mistakes_name_the_file(tmp_path, content, message):
         Experiment.from_yaml(path)
     with pytest.raises(InputError, match="cannot be read"):
         Experiment.from_yaml(tmp_path / "none.yaml")
+
+
+def test_a_parameter_whose_name_is_taken_is_written_with_its_kind():
+    assert set(Experiment.model_fields) == RESERVED
+    e = Experiment(strategy="tests.parts:Twins", dataset="tests.parts:Named", **{"dataset.lr": 3, "selection.lr": 4})
+    assert (e.parameters["selection.lr"], e.parameters["dataset.lr"], e.lr) == (4, 3, 0.01)
+    assert e.parameters["depth"] == 1 and e.parameters["dataset.depth"] == 2
+    assert (e.build_strategy().selection.lr, e.build_dataset().lr, e.build_dataset().depth) == (4, 3, 2)
+    assert Experiment(**e.settings()) == e
+    with pytest.raises(InputError, match=r"^dataset.lr: 'x' is not allowed; it must be a whole number"):
+        e.but(**{"dataset.lr": "x"})
+
+
+def test_parts_of_different_kinds_share_no_bare_name():
+    for takers in known_parameters().values():
+        kinds = {it.kind for it in takers}
+        assert len(kinds) == 1 or kinds == {"dataset", "partition"}  # sigma: never of both at once

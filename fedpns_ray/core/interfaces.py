@@ -123,6 +123,8 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, frozen=True, allow_inf_nan=False)
 
     name: ClassVar[str]
+    qualified: ClassVar[bool] = False
+    """Whether its parameters are always written with the kind of the part, as in `server.lr`."""
     quantities: ClassVar[tuple[Quantity, ...]] = ()
     """What the part adds to the record of a round, for tables and plots."""
 

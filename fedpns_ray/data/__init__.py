@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from fedpns_ray.core.streams import stream
-from fedpns_ray.data import partitions
+from fedpns_ray.data.interfaces import GeneratedDataset, Samples
+from fedpns_ray.data.partitions.pile import node_sizes
 from fedpns_ray.data.population import Population, from_lists
-from fedpns_ray.data.sources import Samples, load
-from fedpns_ray.data.synthetic import synthetic
-from fedpns_ray.experiment import Experiment
 
-__all__ = ["DATA_SETTINGS", "Population", "build_population", "count_iid"]
+if TYPE_CHECKING:
+    from fedpns_ray.experiment import Experiment
 
-DATA_SETTINGS = (
-    "dataset", "partition", "nodes", "sigma", "rho", "varrho", "labeller", "test_nodes", "concentration",
-    "shards_per_node", "samples_per_node", "size_spread", "seed",
-)  # fmt: skip
-"""Experiments that agree on these have the same population."""
+__all__ = ["Population", "build_population", "count_iid", "load_samples"]
 
 
 def count_iid(experiment: Experiment) -> int:
-    """How many nodes hold i.i.d. data; they are the first ones."""
-    e = experiment
-    some = round(e.sigma * e.nodes)
-    return {"iid": e.nodes, "sigma-rho": some, "natural": some}.get(e.partition, 0)
+    """How many nodes hold i.i.d. data; they are the first ones. 0 if only user code that is not imported knows."""
+    if not experiment.imported and ":" in experiment.dataset + experiment.partition:
+        return 0
+    dataset, partition = experiment.build_dataset(), experiment.build_partition()
+    return (dataset if isinstance(dataset, GeneratedDataset) else partition).iid_nodes(experiment.nodes)
+
+
+def load_samples(experiment: Experiment) -> Samples | None:
+    """The samples of an experiment's data set; None if they are made for its nodes."""
+    dataset = experiment.build_dataset()
+    return None if isinstance(dataset, GeneratedDataset) else dataset.load()
 
 
 def build_population(experiment: Experiment, samples: Samples | None = None) -> Population:
@@ -32,20 +36,12 @@ def build_population(experiment: Experiment, samples: Samples | None = None) -> 
 
     `samples` are those of its data set, if they are loaded already.
     """
-    e = experiment
-    sizes = partitions.node_sizes(stream(e.seed, "node sizes"), e.nodes, e.samples_per_node, e.size_spread)
-    iid_nodes = count_iid(e)
-    if e.dataset == "synthetic":
-        return synthetic(e.seed, sizes, iid_nodes, e.varrho, e.labeller, e.test_nodes)
-    samples = samples or load(e.dataset)
-    rng, labels = stream(e.seed, "partition"), samples.train_y
-    match e.partition:
-        case "iid":
-            held = partitions.iid(rng, labels, sizes)
-        case "dirichlet":
-            held = partitions.dirichlet(rng, labels, samples.classes, sizes, e.concentration)
-        case "shards":
-            held = partitions.shards(rng, labels, sizes, e.shards_per_node)
-        case _:
-            held = partitions.sigma_rho(rng, labels, samples.classes, sizes, iid_nodes, e.rho)
-    return from_lists(samples, held, np.arange(e.nodes) < iid_nodes)
+    e, dataset = experiment, experiment.build_dataset()
+    sizes = node_sizes(stream(e.seed, "node sizes"), e.nodes, e.samples_per_node, e.size_spread)
+    if isinstance(dataset, GeneratedDataset):
+        return dataset.population(e.seed, sizes)
+    partition = e.build_partition()
+    samples = samples or dataset.load()
+    partition.check(samples.classes, e.samples_per_node)
+    held = partition.spread(stream(e.seed, "partition"), samples, sizes)
+    return from_lists(samples, held, np.arange(e.nodes) < partition.iid_nodes(e.nodes))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from fedpns_ray.core.run import known_nodes
 from fedpns_ray.core.user_code import blamed_on
 from fedpns_ray.data.population import Population
-from fedpns_ray.experiment import Experiment
+
+if TYPE_CHECKING:
+    from fedpns_ray.experiment import Experiment
 
 
 def check_fits(experiment: Experiment, population: Population) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpns_ray.data.sources import Samples
+from fedpns_ray.data.interfaces import Samples
 
 
 @dataclass(frozen=True)

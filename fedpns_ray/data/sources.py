@@ -12,7 +12,6 @@ import hashlib
 import lzma
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import platformdirs
 from numpy.typing import NDArray
 
 from fedpns_ray.atomic_file import refuse_irregular, replacing
+from fedpns_ray.data.interfaces import Samples
 from fedpns_ray.errors import InputError, Shown, one_line
 
 IMAGES = {
@@ -41,23 +41,6 @@ CIFAR10_BINARY = {
 """SHA-256 of the files of CIFAR-10's binary version, which may also be stored as .bin.xz."""
 
 AGAIN = "delete it and fetch again"
-
-
-@dataclass(frozen=True)
-class Samples:
-    """A training and a test set: features (uint8 images, or float32) and labels 0 .. classes - 1."""
-
-    train_x: NDArray[np.uint8] | NDArray[np.float32]
-    train_y: NDArray[np.int64]
-    test_x: NDArray[np.uint8] | NDArray[np.float32]
-    test_y: NDArray[np.int64]
-    mean: float = 0.0
-    deviation: float = 1.0
-    classes: int = 10
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.train_x.shape[1:]
 
 
 def data_root() -> Path:

@@ -17,7 +17,7 @@ from fedpns_ray.errors import InputError, one_line
 from fedpns_ray.experiment import Experiment
 from fedpns_ray.records.lines import is_number, parsed
 from fedpns_ray.records.record import QUANTITIES, Record
-from fedpns_ray.registry import KINDS, PARTS, find_part
+from fedpns_ray.registry import PART_KINDS, PARTS, find_part
 
 SCHEMA = 2
 """1: folders without schema.json. 2: quantities are declared, summaries name their schema and code."""
@@ -27,7 +27,7 @@ MADE_WITH = "made_with"
 def declared(experiment: Experiment) -> tuple[Quantity, ...]:
     """What the records of an experiment hold: the core's quantities, then those of its parts."""
     described = experiment if experiment.imported else Experiment(**experiment.settings())
-    return _declared(tuple(described.parts.items()))
+    return _declared(tuple(described.all_parts.items()))
 
 
 @cache
@@ -43,7 +43,7 @@ def _declared(parts: tuple[tuple[str, str], ...]) -> tuple[Quantity, ...]:
 
 def known(experiment: Experiment) -> tuple[Quantity, ...]:
     """Like `declared`, but without importing user-defined parts: for folders that do not declare their quantities."""
-    parts = [PARTS[kind].get(experiment.parts[kind], Part) for kind in KINDS]
+    parts = [PARTS[kind].get(experiment.all_parts[kind], Part) for kind in PART_KINDS]
     return united([QUANTITIES, *(part.quantities for part in parts)])
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpns_ray.data import DATA_SETTINGS, build_population
-from fedpns_ray.data.sources import IMAGES, Samples, load
+from fedpns_ray.data import build_population, load_samples
+from fedpns_ray.data.interfaces import Samples
 from fedpns_ray.errors import InputError
 from fedpns_ray.experiment import Experiment
 from fedpns_ray.records.record import FATES
@@ -90,8 +90,7 @@ def _base64(array: NDArray[np.uint8]) -> str:
 
 
 def _population_key(experiment: Experiment) -> str:
-    settings = experiment.settings()
-    return ", ".join(f"{key} {settings[key]}" for key in DATA_SETTINGS if key in settings)
+    return ", ".join(f"{key} {value}" for key, value in experiment.data_settings().items())
 
 
 def populations(shown: Sequence[tuple[int, Run]]) -> tuple[dict[str, Any], list[str]]:
@@ -100,15 +99,15 @@ def populations(shown: Sequence[tuple[int, Run]]) -> tuple[dict[str, Any], list[
     absent: dict[str, str] = {}
     found: dict[str, Any] = {}
     for _, run in shown:
-        key, dataset = _population_key(run.experiment), run.experiment.dataset
+        key, dataset = _population_key(run.experiment), run.experiment.data_name
         if key in found or dataset in absent:
             continue
         try:
             if dataset not in samples:
-                samples[dataset] = load(dataset) if dataset in IMAGES else None
+                samples[dataset] = load_samples(run.experiment)
             population = build_population(run.experiment, samples[dataset])
         except InputError as error:
-            absent[dataset] = f"The labels on each node of {dataset} are not shown: {error}"
+            absent[dataset] = f"The labels on each node of {run.experiment.dataset} are not shown: {error}"
             continue
         found[key] = {
             "histogram": population.histogram.tolist(),

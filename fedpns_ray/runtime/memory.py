@@ -10,13 +10,11 @@ from typing import NamedTuple
 
 import psutil
 
-from fedpns_ray.data.synthetic import CLASSES, FEATURES
+from fedpns_ray.data.interfaces import GeneratedDataset, Outline
 from fedpns_ray.errors import InputError, Shown
 from fedpns_ray.experiment import Experiment
 from fedpns_ray.runtime.layout import ACTOR_MEMORY, Layout
 
-IMAGES = {"mnist": ((1, 28, 28), 70_000), "fashion-mnist": ((1, 28, 28), 70_000), "cifar10": ((3, 32, 32), 60_000)}
-"""The shape of a sample, and how many there are."""
 PROCESS = 320 * 10**6
 """Bytes of a process that has imported everything, measured."""
 PER_SAMPLE = 16
@@ -46,10 +44,15 @@ class Needed(NamedTuple):
 def needed(experiment: Experiment, actors: int | None = None) -> Needed:
     """What a run needs at most, within a factor of 2; None actors: it runs in this process."""
     e = experiment
-    shape, images = IMAGES.get(e.dataset, ((FEATURES,), 0))
-    features = 0 if images else 4 * FEATURES  # nodes hold positions of images, not copies
-    data = images * math.prod(shape) + e.nodes * (e.samples_per_node * (features + PER_SAMPLE) + PER_NODE)
-    updates = e.trained_per_round * 4 * parameters(e, shape)
+    dataset = e.build_dataset()
+    outline = dataset.outline()
+    per_sample, data = PER_SAMPLE, 0
+    if outline and isinstance(dataset, GeneratedDataset):  # elsewhere nodes hold positions of samples, not copies
+        per_sample += 4 * math.prod(outline.shape)
+    elif outline:
+        data = outline.samples * math.prod(outline.shape)
+    data += e.nodes * (e.samples_per_node * per_sample + PER_NODE)
+    updates = e.trained_per_round * 4 * parameters(e, outline) if outline else 0
     if actors is None:
         return Needed(PROCESS, data, updates)
     # On Ray: the population here and in the object store; updates on the actors, in the store, joined and ordered.
@@ -64,10 +67,10 @@ def actors_here(layout: Layout, experiment: Experiment, address: str | None) -> 
     return min(asked or os.cpu_count() or 1, experiment.nodes)
 
 
-def parameters(experiment: Experiment, shape: tuple[int, ...]) -> int:
+def parameters(experiment: Experiment, outline: Outline) -> int:
     from fedpns_ray.core.models import build_model
 
-    module = build_model(experiment.model, shape, CLASSES, experiment.seed)
+    module = build_model(experiment.model, outline.shape, outline.classes, experiment.seed)
     return sum(p.numel() for p in module.parameters() if p.requires_grad)
 
 

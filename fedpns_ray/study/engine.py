@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import ray
 from ray import tune
 
-from fedpns_ray.data import DATA_SETTINGS, build_population
+from fedpns_ray.data import build_population
+from fedpns_ray.data import load_samples as samples_of
 from fedpns_ray.data.fit import check_fits
-from fedpns_ray.data.sources import IMAGES, Samples, load
+from fedpns_ray.data.interfaces import Samples
 from fedpns_ray.errors import InputError
 from fedpns_ray.experiment import Experiment, folder_name
 from fedpns_ray.records.file_names import COMMANDS, ROUNDS, STUDY, SUMMARY, TRIALS, WEIGHTS
@@ -151,8 +152,10 @@ def started(packing: Packing, here: Sequence[Machine]) -> str:
 
 
 def load_samples(trials: Iterable[Trial]) -> dict[str, Samples]:
-    """The data sets of the trials, by name."""
-    return {name: load(name) for name in sorted({trial.experiment.dataset for trial in trials} & set(IMAGES))}
+    """The data sets of the trials, by name; those that are made for their nodes are not among them."""
+    examples = {trial.experiment.data_name: trial.experiment for trial in trials}
+    found = {name: samples_of(experiment) for name, experiment in sorted(examples.items())}
+    return {name: samples for name, samples in found.items() if samples is not None}
 
 
 def share(samples: dict[str, Samples]) -> dict[str, Any]:
@@ -164,11 +167,11 @@ def refuse_impossible(trials: Sequence[Trial], samples: dict[str, Samples]) -> N
     """Refuse trials that do not fit their data; checked with one seed of every setting, before anything starts."""
     seed = trials[0].experiment.seed
     settings = {folder_name(e): e for e in (trial.experiment.but(seed=seed) for trial in trials)}
-    by_data: dict[tuple[Any, ...], list[Experiment]] = {}
+    by_data: dict[str, list[Experiment]] = {}
     for e in settings.values():
-        by_data.setdefault(tuple(getattr(e, name) for name in DATA_SETTINGS), []).append(e)
+        by_data.setdefault(str(e.data_settings()), []).append(e)
     for experiments in by_data.values():
         refuse_too_large(experiments[0], elsewhere=True)
-        population = build_population(experiments[0], samples.get(experiments[0].dataset))
+        population = build_population(experiments[0], samples.get(experiments[0].data_name))
         for e in experiments:
             check_fits(e, population)

@@ -30,7 +30,7 @@ def workload(experiment: Experiment) -> Workload:
     """Experiments with the same workload take about the same time per round."""
     e = experiment
     return (
-        e.dataset,
+        e.data_name,
         e.model,
         e.trained_per_round,
         e.samples_per_node,
@@ -48,7 +48,7 @@ def estimate(trials: Sequence[Trial], packing: Packing, samples: dict[str, Any])
     timed = ray.remote(**resources)(_seconds_per_round)
     seconds: dict[Workload, float] = {}
     for kind, e in kinds.items():
-        own = [samples[e.dataset]] if e.dataset in samples else []
+        own = [samples[e.data_name]] if e.data_name in samples else []
         try:
             seconds[kind] = answers(timed.remote(e, own, packing.cpu_fallback), TIMED_WITHIN)
         except GetTimeoutError:

@@ -121,7 +121,7 @@ class TrialRun(tune.Trainable):
 
     def _start(self, out: Path) -> Driver:
         e, plan, recording = self._experiment, self._terms.plan, Recording(out)
-        reference = self._terms.samples.get(e.dataset)
+        reference = self._terms.samples.get(e.data_name)
         population = build_population(e, ray.get(reference, timeout=FETCHED_WITHIN) if reference is not None else None)
         if plan is None:
             return in_process(e, population, recording, assigned_device(self._terms.cpu_fallback))

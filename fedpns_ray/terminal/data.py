@@ -8,9 +8,9 @@ from pathlib import Path
 
 from rich.table import Table
 
+from fedpns_ray.data.sources import IMAGES
 from fedpns_ray.errors import InputError
 from fedpns_ray.experiment import Experiment
-from fedpns_ray.settings import DATASETS
 from fedpns_ray.terminal.flags import add_settings, settings
 from fedpns_ray.terminal.screen import console
 
@@ -21,7 +21,7 @@ EXAMPLES = """examples:
   fedpns data verify                     check everything that is there against the official checksums
   fedpns data show --dataset mnist --sigma 0.2 --rho 2 --out population.png
 """
-NAMES = tuple(name for name in DATASETS if name != "synthetic")
+NAMES = tuple(IMAGES)
 SHOWN = 60
 """The most nodes that are shown."""
 
@@ -46,7 +46,7 @@ command = None
 
 
 def _fetch(options: argparse.Namespace) -> int:
-    from fedpns_ray.data.sources import IMAGES, fetch
+    from fedpns_ray.data.sources import fetch
 
     for name in _known(options.names or list(IMAGES)):
         console.print(f"{name}: {fetch(name)}", soft_wrap=True)
@@ -54,7 +54,7 @@ def _fetch(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from fedpns_ray.data.sources import IMAGES, data_root, verify
+    from fedpns_ray.data.sources import data_root, verify
 
     names = options.names or [name for name in IMAGES if (data_root() / f"{name}.npz").exists()]
     if not names:

@@ -9,16 +9,13 @@ from typing import Any, get_args
 
 from fedpns_ray.errors import InputError
 from fedpns_ray.experiment import Experiment
-from fedpns_ray.registry import describe_default, known_parameters
-from fedpns_ray.settings import DATASETS, overridden
+from fedpns_ray.registry import PARTS, Parameter, describe_default, known_parameters
+from fedpns_ray.settings import defaults_of, overridden
 from fedpns_ray.yaml_file import read_yaml
 
 SECTIONS = {
     "strategy": ("strategy", "selection", "objective", "aggregation"),
-    "data": (
-        "dataset", "partition", "nodes", "sigma", "rho", "varrho", "labeller", "test_nodes", "concentration",
-        "shards_per_node", "samples_per_node", "size_spread",
-    ),
+    "data": ("dataset", "partition", "nodes", "samples_per_node", "size_spread"),
     "model and training": (
         "model", "vectorize", "fraction", "rounds", "epochs", "batch_size", "lr", "lr_decay", "lr_floor",
         "clip_updates", "evaluate_every", "centralised", "seed",
@@ -28,6 +25,11 @@ SECTIONS = {
         "devices", "device_speed", "device_uplink", "device_spread", "device_file", "device_fading",
     ),
 }  # fmt: skip
+KINDS = {
+    "parameters of the strategy": ("selection", "objective", "aggregation"),
+    "parameters of the data": ("dataset", "partition"),
+}
+"""Sections of flags for the parameters of parts."""
 
 
 def add_settings(parser: argparse.ArgumentParser, without: Sequence[str] = ()) -> None:
@@ -38,12 +40,10 @@ def add_settings(parser: argparse.ArgumentParser, without: Sequence[str] = ()) -
         for name in names:
             if name not in without:
                 group.add_argument(_flag(name), dest=f"set.{name}", metavar=_metavar(name), help=_help(name))
-    group = parser.add_argument_group("parameters of the strategy")
-    for name, parts in known_parameters().items():
-        what = (parts[0].model_fields[name].description or "").replace("%", "%%")
-        default = describe_default(parts[0], name)
-        takers = " or ".join(part.name for part in parts)
-        group.add_argument(_flag(name), dest=f"set.{name}", metavar="X", help=f"{takers}: {what} Default: {default}.")
+    for section, kinds in KINDS.items():
+        group = parser.add_argument_group(section)
+        for name, takers in known_parameters(kinds).items():
+            group.add_argument(_flag(name), dest=f"set.{name}", metavar="X", help=_parameter_help(takers))
     group.add_argument(
         "--set",
         action="append",
@@ -116,10 +116,16 @@ def _metavar(name: str) -> str:
     return "{" + ",".join(choices) + "}" if choices and isinstance(choices[0], str) else "X"
 
 
+def _parameter_help(takers: Sequence[Parameter]) -> str:
+    first = takers[0]
+    what = f"{' or '.join(it.part.name for it in takers)}: {first.description}".replace("%", "%%")
+    return f"{what} Default: {describe_default(first.part, first.field)}."
+
+
 def _help(name: str) -> str:
     field = Experiment.model_fields[name]
     what = (field.description or "").replace("%", "%%")
-    by_dataset = {dataset: own[name] for dataset, own in DATASETS.items() if name in own}
+    by_dataset = {dataset: defaults_of(dataset)[name] for dataset in PARTS["dataset"] if name in defaults_of(dataset)}
     default = f" Default: {field.default}." if field.default not in ("", None) else ""
     others = "".join(f" For {dataset}: {value}." for dataset, value in by_dataset.items() if value != field.default)
     return f"{what}{default}{others}"

@@ -24,7 +24,7 @@ def command(options: argparse.Namespace) -> int:
         grid.add_column(column, no_wrap=column == "name")
     for name, preset in PRESETS.items():
         takers = parameters_of(preset.parts)
-        parameters = ", ".join(f"{key} = {takers[key].model_fields[key].default}" for key in takers)
+        parameters = ", ".join(f"{key} = {it.part.model_fields[it.field].default}" for key, it in takers.items())
         grid.add_row(name, preset.what, ", ".join(preset.parts.values()), parameters)
     console.print(grid)
     for kind, parts in PARTS.items():

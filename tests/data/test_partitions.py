@@ -7,8 +7,13 @@ from hypothesis import strategies as st
 
 from fedpns_ray import Experiment, InputError
 from fedpns_ray.core.streams import stream
-from fedpns_ray.data import build_population, partitions
-from fedpns_ray.data.synthetic import FEATURES
+from fedpns_ray.data import build_population
+from fedpns_ray.data.datasets.synthetic import FEATURES
+from fedpns_ray.data.partitions.dirichlet import dirichlet
+from fedpns_ray.data.partitions.iid import iid
+from fedpns_ray.data.partitions.pile import node_sizes
+from fedpns_ray.data.partitions.shards import shards
+from fedpns_ray.data.partitions.sigma_rho import sigma_rho
 
 LABELS = np.repeat(np.arange(10), 300)
 
@@ -38,8 +43,8 @@ def test_same_seed_same_partition_whatever_else_changes(mnist, paper):
 
 
 def test_q_dif_by_hand():
+    from fedpns_ray.data.interfaces import Samples
     from fedpns_ray.data.population import from_lists
-    from fedpns_ray.data.sources import Samples
 
     x, y = np.zeros((4, 1), dtype=np.float32), np.array([0, 0, 1, 1])
     samples = Samples(x, y, x, y, classes=2)
@@ -57,13 +62,13 @@ def test_q_dif_by_hand():
 )  # fmt: skip
 def test_every_partition_hands_out_what_was_asked_for(kind, nodes, samples, spread, seed):
     rng = np.random.default_rng(seed)
-    sizes = partitions.node_sizes(rng, nodes, samples, spread)
+    sizes = node_sizes(rng, nodes, samples, spread)
     assert (sizes >= 1).all() and (spread > 0 or (sizes == samples).all())
     make = {
-        "iid": lambda: partitions.iid(rng, LABELS, sizes),
-        "sigma-rho": lambda: partitions.sigma_rho(rng, LABELS, 10, sizes, nodes // 3, 1),
-        "dirichlet": lambda: partitions.dirichlet(rng, LABELS, 10, sizes, 0.3),
-        "shards": lambda: partitions.shards(rng, LABELS, sizes, 2),
+        "iid": lambda: iid(rng, LABELS, sizes),
+        "sigma-rho": lambda: sigma_rho(rng, LABELS, 10, sizes, nodes // 3, 1),
+        "dirichlet": lambda: dirichlet(rng, LABELS, 10, sizes, 0.3),
+        "shards": lambda: shards(rng, LABELS, sizes, 2),
     }
     try:
         held = make[kind]()
@@ -78,13 +83,13 @@ def test_every_partition_hands_out_what_was_asked_for(kind, nodes, samples, spre
 
 
 def test_mean_size_is_kept_when_sizes_spread():
-    sizes = partitions.node_sizes(stream(1, "sizes"), 20000, 200, 0.5)
+    sizes = node_sizes(stream(1, "sizes"), 20000, 200, 0.5)
     assert sizes.mean() == pytest.approx(200, rel=0.02) and np.log(sizes).std() == pytest.approx(0.5, rel=0.05)
 
 
 def test_dirichlet_concentration_moves_from_skewed_to_even():
     def q_dif(concentration):
-        held = partitions.dirichlet(np.random.default_rng(0), LABELS, 10, np.full(50, 100), concentration)
+        held = dirichlet(np.random.default_rng(0), LABELS, 10, np.full(50, 100), concentration)
         share = np.array([np.bincount(LABELS[own], minlength=10) / 100 for own in held])
         return np.abs(share - 0.1).sum(axis=1).mean()
 
@@ -123,7 +128,7 @@ def test_synthetic_follows_the_paper():
 
 def test_synthetic_labels_come_from_one_linear_labeller():
     """One (w, b) classifies every node's samples, unless each non-i.i.d. node has its own."""
-    from fedpns_ray.data.synthetic import _labeller
+    from fedpns_ray.data.datasets.synthetic import _labeller
 
     for labeller, agrees in (("shared", True), ("own", False)):
         p = build_population(Experiment(nodes=10, sigma=0.5, labeller=labeller, samples_per_node=500))

@@ -6,17 +6,47 @@ with the elements of o_i from N(B_i, 1) and B_i from N(0, varrho), where varrho 
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from fedpns_ray.core.streams import stream
+from fedpns_ray.data.interfaces import GeneratedDataset, Outline, Samples
 from fedpns_ray.data.population import Population
-from fedpns_ray.data.sources import Samples
 from fedpns_ray.errors import InputError
 
 FEATURES, CLASSES, TRAIN_SHARE = 60, 10, 0.8
+
+
+class SyntheticDataset(GeneratedDataset):
+    """The paper's: 60 normal features whose means differ from node to node, labelled by a linear model (Section V)."""
+
+    name = "synthetic"
+    defaults: ClassVar[dict[str, Any]] = {
+        "model": "mlr",
+        "partition": "natural",
+        "samples_per_node": 1000,
+        "epochs": 20,
+    }
+    sigma: float = Field(0.2, ge=0, le=1)
+    """Fraction of nodes with i.i.d. data."""
+    varrho: float = Field(1.0, ge=0, le=1e6)
+    """Variance of the means of the non-i.i.d. nodes' features."""
+    labeller: Literal["shared", "own"] = "shared"
+    """One labeller for all nodes, or one for each non-i.i.d. node (the released code)."""
+    test_nodes: Literal["iid", "all"] = "iid"
+    """Whose 20 % make up the test set."""
+
+    def population(self, seed: int, sizes: NDArray[np.int64]) -> Population:
+        return synthetic(seed, sizes, self.iid_nodes(len(sizes)), self.varrho, self.labeller, self.test_nodes)
+
+    def iid_nodes(self, nodes: int) -> int:
+        return round(self.sigma * nodes)
+
+    def outline(self) -> Outline:
+        return Outline((FEATURES,), 0, CLASSES)
 
 
 def synthetic(

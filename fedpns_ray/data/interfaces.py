@@ -1,0 +1,101 @@
+"""What nodes learn from: data sets and partitions, as parts, and the samples that pass between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpns_ray.core.interfaces import Part
+
+if TYPE_CHECKING:
+    from fedpns_ray.data.population import Population
+
+Features = NDArray[np.uint8] | NDArray[np.float32] | NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """A training and a test set: features (uint8 images, float32 vectors or int64 tokens) and what is to be predicted.
+
+    Labels are 0 .. classes - 1; images are seen by models as (x / 255 - mean) / deviation.
+    """
+
+    train_x: Features
+    train_y: NDArray[Any]
+    test_x: Features
+    test_y: NDArray[Any]
+    mean: float = 0.0
+    deviation: float = 1.0
+    classes: int = 10
+    train_node: NDArray[np.int64] | None = None
+    """The natural owner of each training sample, if the data set has owners: 0, 1, …"""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.train_x.shape[1:]
+
+
+class Outline(NamedTuple):
+    """What is known about a data set before it is loaded, to estimate memory."""
+
+    shape: tuple[int, ...]
+    samples: int
+    """Samples that are held in memory, whatever the number of nodes."""
+    classes: int = 10
+
+
+class Dataset(Part):
+    """What is learned. Samples are the same for every seed; a partition decides which node holds which."""
+
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    """Settings that go with this data set unless the user says otherwise, such as its model."""
+    partitions: ClassVar[tuple[str, ...]] = ()
+    """The partitions that it can be used with; empty: all that are not natural."""
+
+    def load(self) -> Samples:
+        """The samples; an InputError if they cannot be had."""
+        raise NotImplementedError
+
+    def outline(self) -> Outline | None:
+        """None if it is known only by loading."""
+        return None
+
+
+class GeneratedDataset(Dataset):
+    """A data set that is made for its nodes: it decides itself who holds what."""
+
+    partitions: ClassVar[tuple[str, ...]] = ("natural",)
+
+    def population(self, seed: int, sizes: NDArray[np.int64]) -> Population:
+        """The population; `sizes` are the samples that nodes are asked to have."""
+        raise NotImplementedError
+
+    def iid_nodes(self, nodes: int) -> int:
+        """How many nodes hold i.i.d. data; they are the first ones."""
+        return 0
+
+
+Held = list[NDArray[np.int64]]
+"""For each node, the positions of its samples in the training set."""
+
+
+class Partition(Part):
+    """Who holds what."""
+
+    natural: ClassVar[bool] = False
+    """Whether samples have owners, so that sizes are not a matter of choice."""
+
+    def check(self, classes: int, samples_per_node: int) -> None:
+        """Raise an InputError for parameters that cannot work; called as early as the number of classes is known."""
+
+    def spread(self, rng: np.random.Generator, samples: Samples, sizes: NDArray[np.int64]) -> Held:
+        """The samples of each node. `sizes` are those that nodes are asked to have."""
+        raise NotImplementedError
+
+    def iid_nodes(self, nodes: int) -> int:
+        """How many nodes hold i.i.d. data; they are the first ones."""
+        return 0

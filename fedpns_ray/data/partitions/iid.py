@@ -1,0 +1,28 @@
+"""Every node draws from the whole data set."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpns_ray.data.interfaces import Held, Partition, Samples
+from fedpns_ray.data.partitions.pile import Pile, refuse_too_many
+
+
+class IidPartition(Partition):
+    """Every node draws from the whole set: all nodes are i.i.d."""
+
+    name = "iid"
+
+    def spread(self, rng: np.random.Generator, samples: Samples, sizes: NDArray[np.int64]) -> Held:
+        return iid(rng, samples.train_y, sizes)
+
+    def iid_nodes(self, nodes: int) -> int:
+        return nodes
+
+
+def iid(rng: np.random.Generator, labels: NDArray[np.int64], sizes: NDArray[np.int64]) -> Held:
+    """Every node draws from the whole set."""
+    whole = Pile(rng, np.arange(len(labels)))
+    refuse_too_many(int(sizes.max()), len(whole), "samples of the training set")
+    return [whole.take(int(size)) for size in sizes]
