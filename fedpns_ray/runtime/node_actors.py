@@ -19,7 +19,7 @@ from fedpns_ray.data import Population
 from fedpns_ray.errors import LostError
 from fedpns_ray.experiment import Experiment
 from fedpns_ray.runtime.actor_group import FETCHED_WITHIN, ActorGroup, answers
-from fedpns_ray.runtime.deadlines import Deadline
+from fedpns_ray.runtime.deadlines import Deadline, simulated_delay
 from fedpns_ray.runtime.dealer import Dealer
 from fedpns_ray.runtime.driver import Driver, Recording, begun
 from fedpns_ray.runtime.hardware import merged
@@ -71,11 +71,6 @@ def _described(actors: Sequence[Any]) -> list[dict[str, Any]]:
         return described
     except GetTimeoutError:
         raise LostError(f"{len(actors)} node actors did not start within {STARTED_WITHIN:.0f} s") from None
-
-
-def simulated_delay(experiment: Experiment) -> float:
-    """Seconds that slow nodes add to a round, at most: one actor may train all of them, one after another."""
-    return experiment.slow_seconds * experiment.trained_per_round if experiment.slow_fraction else 0.0
 
 
 def _start(experiment: Experiment, population: Any, place: Place) -> list[Any]:
