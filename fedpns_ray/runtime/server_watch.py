@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import ray
-from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError
+from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError, RayTaskError
 
 from fedpns_ray.errors import LostError
 from fedpns_ray.records.result import Result
@@ -59,7 +59,9 @@ class ServerWatch:
             if done:
                 try:
                     return self._ended()
-                except RayActorError:
+                except RayActorError as error:
+                    if isinstance(error, RayTaskError):  # raised by the server, not by its loss
+                        raise
                     self._start()
             self._check_deadlines()
             if self._following.stop() and self._stopped():

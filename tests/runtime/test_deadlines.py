@@ -153,7 +153,7 @@ def test_a_frozen_trial_is_killed_and_resumes(cluster, tmp_path, caplog):
 
 
 HANGS_ONCE = """
-import os, pathlib, time
+import pathlib, sys, time
 from fedpns_ray.strategies import Selection
 
 class Hanging(Selection):
@@ -163,7 +163,7 @@ class Hanging(Selection):
         return [0, 1]
 
 mark = pathlib.Path(__file__).with_name("hung")
-if os.environ.get("RAY_JOB_ID") is None and "default_worker" in " ".join(os.sys.argv) and not mark.exists():
+if "default_worker" in sys.argv[0] and not mark.exists():
     mark.touch()
     time.sleep(600)
 """
@@ -191,6 +191,19 @@ def test_simulated_delays_are_no_silence(tmp_path):
         watch._heard["t"] -= FIRST + 1
         watch.check([(trial, "name")])
         assert killed == expected
+
+
+def test_actors_that_cannot_start_end_the_run_at_once(tmp_path):
+    """A part that workers cannot import, as on a machine with other packages: no actor will ever start."""
+    (tmp_path / "absent.py").write_text(
+        "import sys\nassert 'default_worker' not in ' '.join(sys.argv), 'not here'\n"
+        "from fedpns_ray.strategies import Selection\n"
+        "class Mine(Selection):\n    name = 'mine'\n    def draw(self, rng, probe):\n        return [0]\n"
+    )
+    words = ["run", "--strategy", "absent:Mine", "--nodes", "4", "--rounds", "3", "--actors", "2", "--out", "r"]
+    process = Bench(tmp_path, *words).start()
+    _, err = process.communicate(timeout=120)
+    assert process.returncode in (1, 2) and "not here" in err and err.count("Traceback") == 0, err
 
 
 # --- a signal to a run that is stuck ---------------------------------------------------------------------------------
