@@ -144,7 +144,7 @@ def _check_events(text: str, place: str) -> None:
         values += 1
         depth += isinstance(event, yaml.CollectionStartEvent)
         if depth > DEEPEST:
-            _refuse(f"lists and keys lie more than {DEEPEST} deep in each other", place, event.start_mark)
+            _refuse(f"nested more than {DEEPEST} levels deep", place, event.start_mark)
         if values > MOST_VALUES:
             _refuse(f"there are more than {MOST_VALUES:,} values", place, event.start_mark)
         if getattr(event, "tag", None) is not None:
@@ -171,7 +171,7 @@ class _Checked:
             self._counts[id(node)] = 1 + sum(map(self.count, self._parts(node)))
             self._above.remove(id(node))
         if self._counts[id(node)] > MOST_VALUES:
-            _refuse(f"with its aliases there are more than {MOST_VALUES:,} values", self._place, node.start_mark)
+            _refuse(f"expands to more than {MOST_VALUES:,} values, aliases included", self._place, node.start_mark)
         return self._counts[id(node)]
 
     def _parts(self, node: yaml.CollectionNode) -> list[yaml.Node]:
@@ -180,7 +180,7 @@ class _Checked:
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode) or key.tag not in (TEXT, MERGE):
                 name = one_line(key.value, 50) if isinstance(key, yaml.ScalarNode) and key.value else "one"
-                _refuse(f"keys must be text, and {name} is not", self._place, key.start_mark)
+                _refuse(f"keys must be strings; {name} is not one", self._place, key.start_mark)
         return [part for pair in node.value for part in pair]
 
 

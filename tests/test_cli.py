@@ -45,7 +45,7 @@ def in_an_empty_folder(tmp_path, monkeypatch):
         ("compare --strategies fedavg --alpha 3", "alpha: '3' is not allowed; alpha is a parameter of pns"),
         ("compare --strategies ,", "strategies: none is named"),
         ("compare --seeds 5-1", "seeds: '5-1' is not allowed; it must be like 1-5 or 1,3,7"),
-        ("data fetch nothing", "dataset: 'nothing' is unknown here; choose from mnist"),
+        ("data fetch nothing", "dataset: 'nothing' is unknown; choose from mnist"),
         ("data show --out picture.txt", "out: picture.txt is not allowed; it must end in .png, .pdf, .svg"),
         ("run --actors some", "actors: 'some' is not allowed; it must be a whole number"),
         ("run --actors 0", "actors: 0 is not allowed; it must be at least 1"),

@@ -173,7 +173,7 @@ def test_drop_idle_keeps_what_a_strategy_uses():
     [
         ("a: [", "not a YAML file in line"),
         ("- 1", "must hold keys and values"),
-        ("1: 2", "line 1: keys must be text, and 1 is not"),
+        ("1: 2", "line 1: keys must be strings; 1 is not one"),
     ],
 )
 def test_yaml_mistakes_name_the_file(tmp_path, content, message):

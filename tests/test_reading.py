@@ -85,6 +85,14 @@ def test_a_file_beside_the_folder_is_no_module_for_readers(folder):
     assert done.returncode == 0 and not (folder / "sprung").exists(), done.stderr
 
 
+def test_nor_for_the_command_that_shows_data(folder):
+    """It imports from this folder only for a data set of the user's own, and then what is installed comes first."""
+    (folder / "matplotlib.py").write_text((folder / "trap.py").read_text())
+    command = [FEDPNS, "data", "show", "--nodes", "4", "--out", "p.png"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0 and not (folder / "sprung").exists(), done.stderr
+
+
 def test_loading_imports_nothing(folder, monkeypatch):
     monkeypatch.syspath_prepend(str(folder))
     result = load(folder / "run")

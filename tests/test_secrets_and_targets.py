@@ -147,3 +147,30 @@ def test_what_is_ours_is_replaced(finished, tmp_path):
         assert main(["data", "show", "--out", str(picture), *FLAGS]) == 0
     page.write_bytes(b"")
     assert main(["report", str(finished), "--out", str(page)]) == 0 and page.stat().st_size > 1000
+
+
+def test_a_foreign_picture_is_not_replaced(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    from matplotlib.figure import Figure
+
+    for ending in ("png", "pdf", "svg"):
+        photo = tmp_path / f"photo.{ending}"
+        Figure().savefig(photo)
+        before, show = photo.read_bytes(), ["data", "show", "--nodes", "4", "--samples-per-node", "20"]
+        assert main([*show, "--out", photo.name]) == 2 and photo.read_bytes() == before
+        assert "was not written by fedpns" in capsys.readouterr().err
+        for _ in range(2):  # and one of ours is
+            assert main([*show, "--out", f"ours.{ending}"]) == 0
+
+
+def test_an_address_is_refused_without_its_password(tmp_path):
+    from fedpns_ray import run_study
+
+    with pytest.raises(InputError) as refused:
+        run_study({"base": TINY, "seeds": 1}, tmp_path / "s", address="http://me:wJalrXUt@host:1", progress=False)
+    assert hidden(str(refused.value))
+
+
+def test_an_endpoint_is_no_secret():
+    for place in ("s3://b/x?endpoint_override=127.0.0.1:9&region=us", "s3://b/x?endpoint_override=127.0.0.1%3A9"):
+        assert redacted(place) == place

@@ -65,7 +65,7 @@ class Curves:
             action()
         except OSError as error:
             self._writer = None
-            logger.warning("%s: no curves for TensorBoard any more (%s)", self._folder, error.strerror)
+            logger.warning("%s: curves for TensorBoard are no longer written (%s)", self._folder, error.strerror)
 
     def close(self) -> None:
         self._attempt(lambda: self._writer and self._writer.close())

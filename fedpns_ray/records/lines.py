@@ -105,7 +105,7 @@ def unfit(records: Iterable[Record], quantities: Iterable[Quantity], nodes: int)
         fine = fine and all(_is_measured(record.get(quantity.key), quantity, nodes) for quantity in listed)
         norms, who = record.gradient_norms, record.returned or record.drawn
         if not fine or (norms and len(norms) != len(who)):
-            return f"round {record.round} holds something else than it declares"
+            return f"round {record.round} does not match its declared quantities"
     return ""
 
 

@@ -50,6 +50,11 @@ class Result:
         flat.load(torch.from_numpy(self.weights))
         return flat.module.eval()
 
+    def __repr__(self) -> str:
+        final, rounds = self.summary.final_accuracy, len(self.records)
+        found = self.diverged or ("" if final is None else f"final accuracy {final:.2%}")
+        return f"<Result of {self.experiment.label}, seed {self.experiment.seed}, {rounds} rounds: {found}>"
+
     def _repr_html_(self) -> str:
         final = self.summary.final_accuracy
         found = self.diverged or ("" if final is None else f"final accuracy {final:.2%}")

@@ -8,22 +8,29 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NoAnswer
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pyarrow import fs
+from pyarrow import ArrowException, fs
 
 from fedpns_ray.addresses import reason, redacted
 from fedpns_ray.atomic_file import read_whole, write_whole
-from fedpns_ray.errors import InputError, Shown
+from fedpns_ray.errors import InputError, Shown, one_line
 from fedpns_ray.records.file_names import CHECKPOINT, PREVIOUS, STUDY, SUMMARY
 
 VOUCHING = (PREVIOUS, CHECKPOINT, SUMMARY)
 """Files that vouch for others are copied after them."""
 READERS = 16
+ANSWERED_WITHIN = 60.0
+"""Seconds for a bucket to answer one question; it may accept connections and never answer."""
+
+T = TypeVar("T")
 
 
 class Storage:
@@ -47,19 +54,36 @@ class Storage:
             return fs.LocalFileSystem(), str(self.path)
         try:
             return fs.FileSystem.from_uri(self.place)
-        except ValueError as error:  # unknown to pyarrow; fsspec may know it
+        except (ValueError, ArrowException) as error:  # unknown to pyarrow; fsspec may know it
             import fsspec
 
             scheme, _, path = self.place.partition("://")
             try:
                 return fs.PyFileSystem(fs.FSSpecHandler(fsspec.filesystem(scheme))), path
-            except (ValueError, ImportError):
+            except Exception:  # of any kind: every scheme has a library of its own
                 raise InputError("out", self, reason(error, self.place)) from None
-        except OSError as error:
-            raise self._unreachable(error) from None
 
-    def _unreachable(self, error: OSError) -> InputError:
-        return InputError("out", self, problem=f"cannot be used ({error.strerror or reason(error, self.place)})")
+    def _answer(self, ask: Callable[[], T]) -> T:
+        """What the file system answers; an InputError in one line if it refuses, or does not answer in time.
+
+        A bucket is asked by a thread that can be abandoned, so that a silent one delays neither us nor a signal for
+        long. Whether a file is missing is an answer.
+        """
+        try:
+            if self.path:
+                return ask()
+            answer: Future[T] = Future()
+            threading.Thread(target=_settle, args=(answer, ask), daemon=True).start()
+            return answer.result(ANSWERED_WITHIN)
+        except (FileNotFoundError, NotADirectoryError, InputError):
+            raise
+        except NoAnswer:
+            raise InputError("out", self, problem=f"did not answer within {ANSWERED_WITHIN:.0f} s") from None
+        except Exception as error:
+            if self.path and not isinstance(error, OSError):
+                raise
+            problem = getattr(error, "strerror", None) or reason(error, self.place)
+            raise InputError("out", self, problem=f"cannot be used ({problem})") from None
 
     def _at(self, name: str) -> tuple[fs.FileSystem, str]:
         system, root = self._filesystem
@@ -67,16 +91,18 @@ class Storage:
 
     def read(self, name: str) -> bytes | None:
         """A file's content, or None if there is no such file."""
-        try:
+
+        def content() -> bytes | None:
             if self.path:
                 return read_whole(self.path / name)
             system, path = self._at(name)
             with system.open_input_stream(path) as stream:
                 return stream.readall()
+
+        try:
+            return self._answer(content)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except OSError as error:
-            raise self._unreachable(error) from None
 
     def read_each(self, names: Iterable[str]) -> list[bytes | InputError | None]:
         """The same of several files; for one that cannot be read, the error."""
@@ -95,16 +121,19 @@ class Storage:
             return list(pool.map(self.read, names))
 
     def write(self, name: str, content: bytes) -> None:
-        system, path = self._at(name)
-        try:
+        def put() -> None:
+            system, path = self._at(name)
             if self.path:
                 Path(path).parent.mkdir(parents=True, exist_ok=True)
                 write_whole(Path(path), content)
             else:
                 with system.open_output_stream(path) as stream:
                     stream.write(content)
-        except OSError as error:
-            raise self._unreachable(error) from None
+
+        try:
+            self._answer(put)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise InputError("out", self, problem=f"cannot be used ({error.strerror or one_line(error)})") from None
 
     def add_line(self, name: str, line: str) -> None:
         """Append to a text file, unless it already holds the line."""
@@ -113,21 +142,29 @@ class Storage:
             self.write(name, "".join(f"{one}\n" for one in [*lines, line]).encode())
 
     def delete(self, name: str) -> None:
-        system, path = self._at(name)
-        system.delete_file(path)
+        """Delete a file, if it is there."""
+
+        def remove() -> None:
+            system, path = self._at(name)
+            system.delete_file(path)
+
+        with suppress(FileNotFoundError, NotADirectoryError):
+            self._answer(remove)
 
     def names(self, folder: str = "") -> list[str]:
         """What lies directly in a folder."""
-        try:
+
+        def listed() -> list[str]:
             if self.path:
                 return sorted(path.name for path in (self.path / folder).iterdir())
             system, path = self._at(folder)
             found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+            return sorted(info.base_name for info in found)
+
+        try:
+            return self._answer(listed)
         except FileNotFoundError:
             return []
-        except OSError as error:
-            raise self._unreachable(error) from None
-        return sorted(info.base_name for info in found)
 
     def pull(self, folder: str, to: Path) -> None:
         """Copy a folder's files to this machine."""
@@ -150,3 +187,10 @@ class Storage:
         there = self.names()
         if there and STUDY not in there:
             raise InputError("out", self, problem="is not empty and holds no study", hint="name a new folder")
+
+
+def _settle(answer: Future[T], ask: Callable[[], T]) -> None:
+    try:
+        answer.set_result(ask())
+    except BaseException as error:  # whatever it is, it is for the one who waits
+        answer.set_exception(error)

@@ -24,7 +24,7 @@ from fedpns_ray.reporting.colours import COLOURS
 from fedpns_ray.reporting.curves import Look, draw_mean, draw_published, finish, label_of, line_axes, study_figure
 from fedpns_ray.reporting.published import Panel, figures, published, triples
 from fedpns_ray.reporting.tables import table
-from fedpns_ray.reporting.targets import refuse_foreign
+from fedpns_ray.reporting.targets import marked, refuse_foreign
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -61,7 +61,7 @@ def write_figures(gathered: Gathered, folder: Path) -> list[Path]:
                 path = folder / f"{name}.{ending}"
                 refuse_foreign(path, f".{ending}", "figures")
                 with replacing(path) as partial:
-                    figure.savefig(partial, dpi=300, metadata={"CreationDate": None} if ending == "pdf" else None)
+                    figure.savefig(partial, dpi=300, metadata=marked(ending))
                 written.append(path)
     return written
 

@@ -10,7 +10,7 @@ from fedpns_ray.atomic_file import replacing
 from fedpns_ray.data import Population
 from fedpns_ray.experiment import Experiment
 from fedpns_ray.reporting.canvas import bare, panels
-from fedpns_ray.reporting.targets import refuse_foreign
+from fedpns_ray.reporting.targets import marked, refuse_foreign
 
 
 def picture_formats() -> tuple[str, ...]:
@@ -35,4 +35,4 @@ def draw(population: Population, experiment: Experiment, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     refuse_foreign(path, path.suffix)
     with replacing(path) as partial:
-        figure.savefig(partial, dpi=150)
+        figure.savefig(partial, dpi=150, metadata=marked(path.suffix))

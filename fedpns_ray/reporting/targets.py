@@ -8,14 +8,21 @@ from pathlib import Path
 from fedpns_ray.atomic_file import kind_of
 from fedpns_ray.errors import InputError
 
+NAME = "fedpns-ray"
 MARKS = {
     ".html": b'<meta name="generator" content="fedpns-ray">',
-    ".png": b"\x89PNG",
-    ".pdf": b"%PDF",
-    ".svg": b"<svg",
+    **dict.fromkeys((".png", ".pdf", ".svg"), NAME.encode()),
 }
-"""What a file of ours holds near its beginning, by its ending: a page says who made it, a picture is a picture."""
-HEAD = 4096
+"""What a file of ours holds, by its ending: it says who made it."""
+LARGEST = 50_000_000
+"""Bytes in which it is looked for."""
+
+
+def marked(ending: str) -> dict[str, str | None]:
+    """Metadata for matplotlib's savefig that mark a picture as ours."""
+    if ending.lstrip(".") == "pdf":
+        return {"Creator": NAME, "CreationDate": None}
+    return {"Software" if ending.lstrip(".") == "png" else "Creator": NAME}
 
 
 def refuse_foreign(path: Path, ending: str, field: str = "out") -> None:
@@ -32,7 +39,8 @@ def refuse_foreign(path: Path, ending: str, field: str = "out") -> None:
         allowed = "it must be a file in an existing folder"
         raise InputError(field, path, allowed, problem=f"is {kind_of(found)}")
     with path.open("rb") as file:
-        head = file.read(HEAD)
-    if head and MARKS[ending] not in head:
-        what = "page of ours" if ending == ".html" else f"{ending[1:].upper()} picture"
-        raise InputError(field, path, problem=f"exists and is no {what}", hint="name another file, or delete it")
+        content = file.read(LARGEST)
+    if content and MARKS.get(ending, NAME.encode()) not in content:
+        raise InputError(
+            field, path, problem="exists and was not written by fedpns", hint="name another file, or delete it"
+        )

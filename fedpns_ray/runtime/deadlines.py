@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import statistics
 from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fedpns_ray.experiment import Experiment
 
 PATIENCE = 60.0
 """Seconds that an answer may always take; a setting (`patience`)."""
@@ -39,3 +43,8 @@ class Deadline:
         if not self._seconds:
             return FIRST * max(self._patience, self._delay)
         return max(self._patience, SLOWER * statistics.median(self._seconds), 2 * self._delay)
+
+
+def simulated_delay(experiment: Experiment) -> float:
+    """Seconds that slow nodes add to a round, at most: one worker may train all of them, one after another."""
+    return experiment.slow_seconds * experiment.trained_per_round if experiment.slow_fraction else 0.0

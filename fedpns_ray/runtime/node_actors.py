@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,16 +11,16 @@ from typing import Any
 
 import numpy as np
 import ray
-from ray.exceptions import GetTimeoutError
+from ray.exceptions import GetTimeoutError, RayActorError
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from fedpns_ray.core.training import Worker
 from fedpns_ray.data import Population
-from fedpns_ray.errors import LostError
+from fedpns_ray.errors import LostError, one_line
 from fedpns_ray.experiment import Experiment
 from fedpns_ray.runtime.actor_group import FETCHED_WITHIN, ActorGroup, answers
-from fedpns_ray.runtime.deadlines import Deadline
+from fedpns_ray.runtime.deadlines import Deadline, simulated_delay
 from fedpns_ray.runtime.dealer import Dealer
 from fedpns_ray.runtime.driver import Driver, Recording, begun
 from fedpns_ray.runtime.hardware import merged
@@ -65,17 +66,23 @@ def on_node_actors(experiment: Experiment, population: Any, place: Place, record
 
 
 def _described(actors: Sequence[Any]) -> list[dict[str, Any]]:
-    """Every actor's description of itself, once it has started."""
-    try:
-        described: list[dict[str, Any]] = answers([actor.describe.remote() for actor in actors], STARTED_WITHIN)
-        return described
-    except GetTimeoutError:
-        raise LostError(f"{len(actors)} node actors did not start within {STARTED_WITHIN:.0f} s") from None
+    """Every actor's description of itself, once it has started; one that is lost meanwhile is restarted by Ray.
 
-
-def simulated_delay(experiment: Experiment) -> float:
-    """Seconds that slow nodes add to a round, at most: one actor may train all of them, one after another."""
-    return experiment.slow_seconds * experiment.trained_per_round if experiment.slow_fraction else 0.0
+    An actor that cannot start because of an error never will: a package that its machine lacks, or other versions.
+    """
+    deadline = time.monotonic() + STARTED_WITHIN
+    while time.monotonic() < deadline:
+        try:
+            described: list[dict[str, Any]] = answers([actor.describe.remote() for actor in actors], STARTED_WITHIN)
+            return described
+        except GetTimeoutError:
+            break
+        except RayActorError as error:
+            lines = [line for line in str(error).splitlines() if line.strip()]
+            if "creation task" in lines[0]:
+                raise LostError(f"a node actor could not start ({one_line(lines[-1])})") from None
+            time.sleep(1)
+    raise LostError(f"{len(actors)} node actors did not start within {STARTED_WITHIN:.0f} s")
 
 
 def _start(experiment: Experiment, population: Any, place: Place) -> list[Any]:

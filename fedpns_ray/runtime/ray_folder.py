@@ -24,6 +24,8 @@ NAME = "fedpns-ray-"
 LONGEST = 23
 """Characters of the temporary folder: with more, the path of a socket of Ray would exceed the system's 107."""
 LOCK = "lock"
+UNMARKED_AFTER = 60.0
+"""Seconds after which a folder without a lock is a leftover."""
 ENDED_WITHIN = 5.0
 """Seconds for the last processes of a Ray that was shut down to stop writing into its folder."""
 
@@ -58,18 +60,27 @@ def temporary_folder() -> Path:
 
 def clear_leftovers(place: Path) -> None:
     """Remove the folders of private Rays whose run was killed and whose processes are gone."""
-    left = {folder: lock for folder in place.glob(f"{NAME}*") if _is_ours(folder) and (lock := _locked(folder))}
+    ours = [folder for folder in place.glob(f"{NAME}*") if _is_ours(folder)]
+    left = {folder: lock for folder in ours if (lock := _locked(folder)) or _is_unmarked(folder)}
     if not left:
         return
     used = " ".join(word for command in ray_private.ray_commands("gcs_server", "raylet") for word in command)
     for folder, lock in left.items():
         if str(folder) not in used:
             _remove(folder)
-        lock.close()
+        if lock:
+            lock.close()
 
 
 def _is_ours(folder: Path) -> bool:
     return not folder.is_symlink() and folder.is_dir() and folder.stat().st_uid == os.getuid()
+
+
+def _is_unmarked(folder: Path) -> bool:
+    """Without a lock, and not new: processes that were about to end have written into a folder that was removed."""
+    with suppress(OSError):
+        return not (folder / LOCK).exists() and time.time() - folder.stat().st_mtime > UNMARKED_AFTER
+    return False
 
 
 def _locked(folder: Path) -> IO[bytes] | None:

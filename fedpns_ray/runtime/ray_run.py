@@ -17,11 +17,11 @@ from fedpns_ray.data import Population
 from fedpns_ray.errors import InputError, LostError, Shown
 from fedpns_ray.experiment import Experiment
 from fedpns_ray.records.result import Result
-from fedpns_ray.runtime.deadlines import Deadline
+from fedpns_ray.runtime.deadlines import Deadline, simulated_delay
 from fedpns_ray.runtime.driver import Following, Recording
 from fedpns_ray.runtime.layout import Layout, Plan, plan
 from fedpns_ray.runtime.lookout import guarded
-from fedpns_ray.runtime.node_actors import Place, simulated_delay
+from fedpns_ray.runtime.node_actors import Place
 from fedpns_ray.runtime.server_actor import ServerActor
 from fedpns_ray.runtime.server_watch import ServerWatch
 from fedpns_ray.runtime.session import machines

@@ -7,8 +7,9 @@ import time
 from typing import Any
 
 import ray
-from ray.exceptions import ActorUnavailableError, RayActorError
+from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError, RayTaskError
 
+from fedpns_ray.errors import LostError
 from fedpns_ray.records.result import Result
 from fedpns_ray.runtime.actor_group import FETCHED_WITHIN
 from fedpns_ray.runtime.deadlines import STOPPED_WITHIN, Deadline
@@ -58,7 +59,9 @@ class ServerWatch:
             if done:
                 try:
                     return self._ended()
-                except RayActorError:
+                except RayActorError as error:
+                    if isinstance(error, RayTaskError):  # raised by the server, not by its loss
+                        raise
                     self._start()
             self._check_deadlines()
             if self._following.stop() and self._stopped():
@@ -66,10 +69,13 @@ class ServerWatch:
 
     def _ended(self) -> Result | None:
         """The result, once all rounds are reported: those before the question that is open, and those since."""
-        result: Result | None = guarded(ray.get, self._run, timeout=FETCHED_WITHIN)
-        for _ in range(2):
-            self._report(guarded(ray.get, self._news, timeout=FETCHED_WITHIN))
-            self._ask_again()
+        try:
+            result: Result | None = guarded(ray.get, self._run, timeout=FETCHED_WITHIN)
+            for _ in range(2):
+                self._report(guarded(ray.get, self._news, timeout=FETCHED_WITHIN))
+                self._ask_again()
+        except GetTimeoutError:
+            raise LostError(f"the result of the run did not arrive within {FETCHED_WITHIN:.0f} s") from None
         return result
 
     def _look(self) -> tuple[bool, News | None]:
@@ -108,7 +114,7 @@ class ServerWatch:
             self._kill(f"the server completed no round for {stalled:.0f} s")
 
     def _kill(self, fault: str) -> None:
-        logger.warning("%s: it is killed, and the run resumes from its checkpoint", fault)
+        logger.warning("%s: killing it, and resuming from the checkpoint", fault)
         self._faults = [*self._faults, f"{fault} and was killed"]
         guarded(ray.kill, self._server, no_restart=False)
         self._asked = self._progressed = time.monotonic()

@@ -14,6 +14,7 @@ from typing import Any
 
 import ray
 
+from fedpns_ray.addresses import redacted
 from fedpns_ray.errors import InputError, Shown, one_line
 from fedpns_ray.runtime import ray_private
 from fedpns_ray.runtime.layout import Machine
@@ -76,7 +77,7 @@ def _join_or_start(address: str | None) -> RayFolder | None:
         raise
     except (ConnectionError, ValueError, RuntimeError) as error:
         problem = f"cannot be joined ({one_line(error)})"
-        raise InputError("address", Shown(address or "local"), problem=problem) from None
+        raise InputError("address", Shown(redacted(address or "local")), problem=problem) from None
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, on_sigterm)  # ray.init has replaced the handler
@@ -143,11 +144,11 @@ def _refuse_unreachable(address: str) -> None:
     host, _, port = address.rpartition(":")
     if "//" in address or not port.isdigit():
         hint = "from outside the cluster, use `ray job submit`"
-        raise InputError("address", Shown(address), "it must be auto or HOST:PORT", hint)
+        raise InputError("address", Shown(redacted(address)), "it must be auto or HOST:PORT", hint)
     try:
         socket.create_connection((ray_private.joined_at(host), int(port)), timeout=5).close()
     except (OSError, OverflowError) as error:
-        raise InputError("address", Shown(address), problem=f"does not answer ({one_line(error)})") from None
+        raise InputError("address", Shown(redacted(address)), problem=f"does not answer ({one_line(error)})") from None
 
 
 def machines(whole: bool = False) -> list[Machine]:

@@ -1,6 +1,7 @@
 """The working folder of a trial: in the study's own folder, or on its machine and copied to the study's bucket.
 
-A bucket that fails for a while costs nothing but time: the trial runs on, and what could not be copied is copied later.
+A bucket that fails for a while costs nothing but time: the trial continues, and what could not be copied is copied
+later.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Scratch:
         try:
             self._storage.push(self._folder, self.path)
         except InputError as error:
-            logger.warning("%s; it is tried again in %.0f s, and the trial runs on", one_line(error), PUSH_EVERY)
+            logger.warning("%s; retrying in %.0f s, the trial continues", one_line(error), PUSH_EVERY)
         self._pushed = time.monotonic()
 
     def close(self) -> None:
@@ -71,5 +72,5 @@ class Scratch:
             except InputError as error:
                 if time.monotonic() > deadline:
                     raise
-                logger.warning("%s; it is tried again", one_line(error))
+                logger.warning("%s; retrying", one_line(error))
                 time.sleep(RETRY_EVERY)

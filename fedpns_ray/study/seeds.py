@@ -26,7 +26,7 @@ def parse_seeds(seeds: Any) -> list[int]:
         raise InputError("seeds", seeds, f"the largest seed is {LARGEST_SEED}")
     count = sum(last - first + 1 for first, last in ranges)
     if count > MOST_SEEDS:
-        raise InputError("seeds", seeds, f"there may be at most {MOST_SEEDS:,} seeds, and these are {count:,}")
+        raise InputError("seeds", seeds, f"at most {MOST_SEEDS:,} seeds are allowed; this is {count:,}")
     return list(dict.fromkeys(seed for first, last in ranges for seed in range(first, last + 1)))
 
 

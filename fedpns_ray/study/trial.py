@@ -99,10 +99,12 @@ class TrialRun(tune.Trainable):
         self._newsroom.__exit__(None, None, None)
 
     def _begin(self, config: dict[str, Any]) -> None:
-        """Opens nothing yet: Tune starts workers that never get a step, and another one may run the trial."""
+        """Opens and imports nothing yet: Tune starts workers that never get a step, and another one may run the trial.
+
+        What hangs here is not noticed: Tune tells nobody about a worker that is starting.
+        """
         self._newsroom.since(0)  # drop what the previous trial logged at its end
-        self._experiment = experiment_of(config)
-        self._folder = f"{TRIALS}/{folder_name(self._experiment)}"
+        self._config = config
         self._driver: Driver | None = None
         self._held = ExitStack()
         self._scratch: Scratch | None = None
@@ -112,7 +114,8 @@ class TrialRun(tune.Trainable):
 
     def _open(self) -> Driver:
         """The trial's run, resumed from its folder."""
-        self._scratch = Scratch(self._terms.storage, self._folder)
+        self._experiment = experiment_of(self._config)
+        self._scratch = Scratch(self._terms.storage, f"{TRIALS}/{folder_name(self._experiment)}")
         out = self._scratch.path
         _take_from_lost_machine(out)
         for record in _standing(RunFolder(out)):

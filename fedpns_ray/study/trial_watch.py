@@ -29,8 +29,9 @@ class TrialWatch:
         self._actors: dict[str, Any] = {}
         self._stopping: threading.Timer | None = None
 
-    def started(self, trial: Any) -> None:
-        self._deadlines[trial.trial_id] = Deadline(self._patience)
+    def started(self, trial: Any, delay: float) -> None:
+        """`delay`: seconds that a report takes at least, because nodes are simulated to be slow."""
+        self._deadlines[trial.trial_id] = Deadline(self._patience, delay)
         self._hear(trial)
 
     def reported(self, trial: Any) -> None:
@@ -48,8 +49,9 @@ class TrialWatch:
     def check(self, names: Iterable[tuple[Any, str]]) -> None:
         """Kill the workers that missed their deadline, of these running trials with their names."""
         for trial, name in names:
-            silence = time.monotonic() - self._heard.get(trial.trial_id, time.monotonic())
-            if silence > self._deadlines.get(trial.trial_id, Deadline(self._patience)).limit:
+            heard = self._heard.get(trial.trial_id)
+            silence = time.monotonic() - heard if heard else 0.0
+            if heard and silence > self._deadlines[trial.trial_id].limit:
                 self._kill(trial.trial_id, f"{name} did not report for {silence:.0f} s: its worker was killed")
 
     def _kill(self, trial_id: str, fault: str) -> None:

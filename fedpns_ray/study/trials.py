@@ -127,7 +127,7 @@ class Expansion:
                 own = self._content.grids[k].axes if self._content.grids else {}
                 keys: tuple[Key, ...] = ("axes",) if block.axes else ("grids", k, "seeds")
                 place = self._file.place(*(("grids", k, "axes") if own else keys))
-                allowed = f"there may be at most {MOST_TRIALS:,}"
+                allowed = f"at most {MOST_TRIALS:,} are allowed"
                 problem = f"with all seeds these are {count:,} trials"
                 raise InputError(str(keys[-1]), allowed=allowed, problem=problem, place=place)
 

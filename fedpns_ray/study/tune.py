@@ -25,6 +25,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from fedpns_ray.errors import InputError, Shown, one_line
 from fedpns_ray.experiment import Experiment, folder_name
 from fedpns_ray.records.storage import Storage
+from fedpns_ray.runtime.deadlines import simulated_delay
 from fedpns_ray.runtime.lookout import guarded, refuse_lost
 from fedpns_ray.runtime.ray_private import quiet_tune
 from fedpns_ray.study.packing import Packing
@@ -160,7 +161,7 @@ class _Relay(Callback):
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self.errors.pop(self._update(trial, "running"), None)
-        self.trials.started(trial)
+        self.trials.started(trial, simulated_delay(experiment_of(trial.config)))
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any

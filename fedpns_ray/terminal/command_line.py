@@ -67,6 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         return _unusable(error, words[0] in RESUMING)
     except KeyboardInterrupt:
+        if words and words[0] in RESUMING:
+            _say("stopped; the same command resumes")
         return 130
 
 

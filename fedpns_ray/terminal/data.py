@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from rich.table import Table
 from fedpns_ray.data.sources import IMAGES
 from fedpns_ray.errors import InputError
 from fedpns_ray.experiment import Experiment
+from fedpns_ray.settings import names_user_code
 from fedpns_ray.terminal.flags import add_settings, settings
 from fedpns_ray.terminal.screen import console
 
@@ -38,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show = actions.add_parser("show", help="draw a population: which node holds which labels")
     add_settings(show)
     show.add_argument("--out", type=Path, metavar="FILE", help="also save it as a picture (.png, .pdf or .svg)")
-    show.set_defaults(command=_show, runs_code=True)
+    show.set_defaults(command=_show)
 
 
 command = None
@@ -59,7 +61,7 @@ def _verify(options: argparse.Namespace) -> int:
     names = options.names or [name for name in IMAGES if (data_root() / f"{name}.npz").exists()]
     if not names:
         raise InputError(
-            "dataset", problem=f"there is none in {data_root()}", hint="`fedpns data fetch` downloads them"
+            "dataset", problem=f"no data sets found in {data_root()}", hint="`fedpns data fetch` downloads them"
         )
     for name in _known(names):
         verify(name)
@@ -70,7 +72,7 @@ def _verify(options: argparse.Namespace) -> int:
 def _known(names: Sequence[str]) -> Sequence[str]:
     for name in names:
         if name not in NAMES:
-            raise InputError("dataset", name, f"choose from {', '.join(NAMES)}", problem="is unknown here")
+            raise InputError("dataset", name, f"choose from {', '.join(NAMES)}", problem="is unknown")
     return names
 
 
@@ -80,7 +82,10 @@ def _show(options: argparse.Namespace) -> int:
 
     if options.out and options.out.suffix not in picture_formats():
         raise InputError("out", options.out, f"it must end in {', '.join(picture_formats())}")
-    experiment = Experiment(**settings(options))
+    given = settings(options)
+    if names_user_code(given):
+        sys.path.append(str(Path.cwd()))  # last: what lies in this folder must not stand in for what is installed
+    experiment = Experiment(**given)
     population = build_population(experiment)
     grid = Table(title=f"{experiment.dataset}: samples of each label on each node", title_justify="left")
     for column in ("node", "iid", *map(str, range(population.samples.classes)), "D_i", "q_dif"):

@@ -90,7 +90,7 @@ def add_patience(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--patience",
         metavar="SECONDS",
-        help="how long a worker may be silent, at least, before it is killed and its work done again (default: 60)",
+        help="the least silence after which a worker is killed and its work redone (default: 60)",
     )
 
 

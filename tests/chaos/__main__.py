@@ -64,6 +64,7 @@ def main():
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--numbers", default="", help="of the faults, only these, such as 29,85: to repeat some")
     parser.add_argument("--jobs", type=int, default=2, help="scenes at a time")
     parser.add_argument("--only", default=",".join(KINDS), help="kinds, separated by commas")
     options = parser.parse_args()
@@ -84,7 +85,8 @@ def main():
             happened = injected(names[k % len(names)], options.seed * 100_000 + k, Path(own) / str(k), bucket)
             return k, time.monotonic() - began, happened
 
-        for k, took, (outcome, did, stall, said) in pool.map(one, range(options.faults)):
+        chosen = [int(number) - 1 for number in options.numbers.split(",") if number] or range(options.faults)
+        for k, took, (outcome, did, stall, said) in pool.map(one, chosen):
             table[names[k % len(names)]][outcome] += 1
             longest = max(longest, stall)
             print(f"[{k + 1}/{options.faults}] {outcome}: {did} ({took:.0f} s, stall {stall:.0f} s)", flush=True)

@@ -52,11 +52,10 @@ class Scene:
         self.place = bucket_uri(self.doorway.port) % folder.name if bucket else str(folder / "disk" / "out")
         self.bench = Bench(folder, *words, "--out", self.place, "--patience", str(PATIENCE))
         self.bench.environment |= {"RAY_AUTH_MODE": "token", "TMPDIR": str(folder / "disk"), **(environment or {})}
-        self.second = None
+        self.head = self.second = None
         if machines == 2:
-            _, self.port = self.held.enter_context(ray_head(self.bench.environment))
-            self.bench.command += ["--address", f"127.0.0.1:{self.port}"]
-            self.start_second()
+            self.bench.command += ["--address", ""]
+            self.start_cluster()
         self.ended = []
         """Exit codes and messages of the command so far."""
         self.process = self.bench.start()
@@ -65,6 +64,12 @@ class Scene:
         disk.mkdir()
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(disk)], check=True)
         self.held.callback(subprocess.run, ["umount", "--lazy", str(disk)], check=False)
+
+    def start_cluster(self):
+        """A head and a second machine; or the cluster again, as its owner would, after the head was lost."""
+        self.head, self.port = self.held.enter_context(ray_head(self.bench.environment))
+        self.bench.command[-1] = f"127.0.0.1:{self.port}"
+        self.start_second()
 
     def start_second(self):
         """The second machine of the cluster, or that machine again."""
@@ -119,6 +124,8 @@ class Scene:
             self.ended.append((self.process.returncode, self.process.communicate()[1]))
             if self.process.returncode == 0 or len(self.ended) > RESTARTS:
                 return len(self.ended) - 1, longest
+            if self.head and self.head.poll() is not None:
+                self.start_cluster()
             self.process = self.bench.start()
 
     def digests(self):

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -14,7 +15,9 @@ import ray
 from ray.util import list_named_actors
 
 from fedpns_ray import Experiment, Layout, run, run_study
-from fedpns_ray.runtime.deadlines import FIRST, PATIENCE, SLOWER, Deadline
+from fedpns_ray.records.storage import Storage
+from fedpns_ray.runtime.deadlines import FIRST, PATIENCE, SLOWER, Deadline, simulated_delay
+from fedpns_ray.study.trial_watch import TrialWatch
 from tests.bench import Bench
 from tests.runtime.test_same_bits import Mischief, actors_of_the_run, assert_same, places
 
@@ -117,7 +120,7 @@ def test_a_frozen_server_is_killed_and_the_run_resumes(cluster, tmp_path, caplog
 
     layout = Layout(actors=2, patience=SHORT, cpu_fallback=True)
     disturbed = run(E, tmp_path / "r", on_round=Mischief((25, deed)), layout=layout)
-    assert "the server did not answer for" in caplog.text and "resumes from its checkpoint" in caplog.text
+    assert "the server did not answer for" in caplog.text and "resuming from the checkpoint" in caplog.text
     faults = [fault for record in disturbed.records for fault in record.faults or ()]
     assert any(fault.startswith("the server did not answer") for fault in faults), faults
     assert_same(disturbed, run(E))
@@ -147,6 +150,60 @@ def test_a_frozen_trial_is_killed_and_resumes(cluster, tmp_path, caplog):
     for trial in result.trials:
         digest = json.loads((tmp_path / "s" / "trials" / trial.name / "summary.json").read_text())["weights_sha256"]
         assert digest == run(trial.experiment).summary["weights_sha256"]
+
+
+HANGS_ONCE = """
+import pathlib, sys, time
+from fedpns_ray.strategies import Selection
+
+class Hanging(Selection):
+    name = "hanging"
+
+    def draw(self, rng, probe):
+        return [0, 1]
+
+mark = pathlib.Path(__file__).with_name("hung")
+if "default_worker" in sys.argv[0] and not mark.exists():
+    mark.touch()
+    time.sleep(600)
+"""
+
+
+def test_a_worker_that_hangs_while_it_imports_is_killed(tmp_path):
+    (tmp_path / "hanging.py").write_text(HANGS_ONCE)
+    small = "nodes: 4, fraction: 0.5, samples_per_node: 20, epochs: 1, rounds: 3"
+    (tmp_path / "s.yaml").write_text(f"base: {{strategy: 'hanging:Hanging', {small}}}\nseeds: 1\npatience: 1\n")
+    bench = Bench(tmp_path, "study", "s.yaml", "--out", "s")
+    process = bench.start()
+    _, err = process.communicate(timeout=180)
+    assert process.returncode == 0 and (tmp_path / "hung").exists(), err
+    assert "its worker was killed" in (tmp_path / "s" / "faults.txt").read_text()
+
+
+def test_simulated_delays_are_no_silence(tmp_path):
+    """A trial's deadline knows that its nodes are slow."""
+    slow = E.but(slow_fraction=1.0, slow_seconds=3.0)
+    watch, killed = TrialWatch(Storage(tmp_path), 1.0), []
+    watch._kill = lambda trial, fault: killed.append(trial)
+    trial = SimpleNamespace(trial_id="t", temporary_state=SimpleNamespace(ray_actor=None))
+    for delay, expected in ((simulated_delay(slow), []), (0.0, ["t"])):
+        watch.started(trial, delay)
+        watch._heard["t"] -= FIRST + 1
+        watch.check([(trial, "name")])
+        assert killed == expected
+
+
+def test_actors_that_cannot_start_end_the_run_at_once(tmp_path):
+    """A part that workers cannot import, as on a machine with other packages: no actor will ever start."""
+    (tmp_path / "absent.py").write_text(
+        "import sys\nassert 'default_worker' not in ' '.join(sys.argv), 'not here'\n"
+        "from fedpns_ray.strategies import Selection\n"
+        "class Mine(Selection):\n    name = 'mine'\n    def draw(self, rng, probe):\n        return [0]\n"
+    )
+    words = ["run", "--strategy", "absent:Mine", "--nodes", "4", "--rounds", "3", "--actors", "2", "--out", "r"]
+    process = Bench(tmp_path, *words).start()
+    _, err = process.communicate(timeout=120)
+    assert process.returncode in (1, 2) and "not here" in err and err.count("Traceback") == 0, err
 
 
 # --- a signal to a run that is stuck ---------------------------------------------------------------------------------
@@ -192,3 +249,20 @@ def test_the_first_signal_ends_a_stuck_study(tmp_path):
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130 and time.monotonic() - began < 10, (time.monotonic() - began, err)
     assert "the same command resumes" in err and not bench.left_behind()
+
+
+def test_the_first_signal_ends_a_long_round_in_this_process(tmp_path):
+    """Nobody looks whether a stop was asked for: nodes are simulated to take a minute."""
+    words = ["run", "--in-process", "--nodes", "4", "--rounds", "3", "--slow-fraction", "1", "--slow-seconds", "60"]
+    bench = Bench(tmp_path, *words, "--out", "r")
+    process = bench.start()
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "r" / "config.yaml").exists():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.1)
+    time.sleep(2)
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130 and time.monotonic() - began < 10, err
+    assert "the same command resumes" in err and "Traceback" not in err

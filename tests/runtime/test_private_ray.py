@@ -132,6 +132,10 @@ def test_only_what_is_certainly_left_over_is_removed(place, monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: 12345)  # folders of another user
     clear_leftovers(place)
     assert used.is_dir() and foreign.is_dir()
+    monkeypatch.undo()
+    os.utime(unmarked, (0, 0))  # processes that were ending have made it again, and nobody holds it
+    clear_leftovers(place)
+    assert not unmarked.exists()
 
 
 def test_the_lock_ends_with_the_process(place):

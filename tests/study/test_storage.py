@@ -1,11 +1,18 @@
 """Where a study may lie: a folder, a bucket, what fsspec knows."""
 
 import pickle
+import socket
+import time
 
 import pytest
 
 from fedpns_ray import InputError
+from fedpns_ray.records import storage as storage_module
 from fedpns_ray.records.storage import Storage
+from fedpns_ray.study import scratch as scratch_module
+from fedpns_ray.study.scratch import Scratch
+from fedpns_ray.terminal.command_line import main
+from tests.bucket import Doorway, bucket_server, bucket_uri
 
 
 @pytest.fixture(params=["path", "memory", "s3"])
@@ -51,3 +58,44 @@ def test_bad_addresses(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"is a file; name a folder"):
         Storage(tmp_path / "file").check()
+
+
+def test_a_silent_bucket_is_given_up(monkeypatch, capsys):
+    """It accepts connections and never answers."""
+    monkeypatch.setattr(storage_module, "ANSWERED_WITHIN", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place = bucket_uri(silent.getsockname()[1]) % "study"
+        for ask in (Storage.names, lambda s: s.read("x"), lambda s: s.write("x", b""), lambda s: s.delete("x")):
+            with pytest.raises(InputError, match=r"did not answer within 0 s|did not answer within 1 s"):
+                ask(Storage(place))
+        began = time.monotonic()
+        assert main(["report", place]) == 2 and time.monotonic() - began < 10
+        err = capsys.readouterr().err
+        assert err.count("\n") == 1 and "did not answer" in err and "k:s@" not in err
+
+
+@pytest.mark.parametrize("place", ["abfs://KEY:SECRET@b/x", "github://x:SECRET@/z", "nothing://x"])
+def test_a_scheme_that_cannot_be_used_is_one_line(place, capsys):
+    assert main(["report", place]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and "Traceback" not in err and "SECRET" not in err
+
+
+def test_what_cannot_be_copied_now_is_copied_later(monkeypatch, caplog):
+    monkeypatch.setattr(scratch_module, "PUSH_EVERY", 0.0)
+    monkeypatch.setattr(scratch_module, "RETRY_EVERY", 0.2)
+    with bucket_server() as port:
+        doorway = Doorway(port)
+        storage = Storage(bucket_uri(doorway.port) % "study")
+        scratch = Scratch(storage, "trials/t")
+        (scratch.path / "rounds.jsonl").write_text("one")
+        doorway.shut()
+        scratch.push_if_due()  # no error
+        assert "the trial continues" in caplog.text
+        doorway.open()
+        scratch.close()
+        assert storage.read("trials/t/rounds.jsonl") == b"one" and not scratch.path.exists()
+        monkeypatch.setattr(scratch_module, "RETRIED_FOR", 0.5)
+        doorway.shut()
+        with pytest.raises(InputError, match="cannot be used"):
+            Scratch(storage, "trials/t")

@@ -26,7 +26,7 @@ LONG_AXES = "".join(
     f"  {name}: {THIRTY_TWO}\n"
     for name in ("sigma", "rho", "alpha", "beta", "v", "drop_probability", "slow_fraction", "lr")
 )
-SEEDS = "seeds: '1-1000000000' is not allowed; there may be at most 10,000 seeds, and these are 1,000,000,000"
+SEEDS = "seeds: '1-1000000000' is not allowed; at most 10,000 seeds are allowed; this is 1,000,000,000"
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ SEEDS = "seeds: '1-1000000000' is not allowed; there may be at most 10,000 seeds
         (
             f"axes:\n{LONG_AXES}",
             ["study", "s.yaml"],
-            "s.yaml: line 1: axes: with all seeds these are 1,099,511,627,776 trials; there may be at most 100,000",
+            "s.yaml: line 1: axes: with all seeds these are 1,099,511,627,776 trials; at most 100,000 are allowed",
         ),
     ],
 )
@@ -67,10 +67,10 @@ MERGE_BOMB = "a: &a {x: 1}\n" + "".join(
     f"{b}: &{b} {{<<: [{', '.join(9 * [f'*{a}'])}]}}\n" for a, b in itertools.pairwise(LETTERS)
 )
 HOSTILE = {
-    "alias bomb": (BOMB, "line 5: with its aliases there are more than 50,000 values"),
-    "merge bomb": (MERGE_BOMB, "line 6: with its aliases there are more than 50,000 values"),
-    "deep lists": ("base: " + 400_000 * "[", "line 1: lists and keys lie more than 20 deep in each other"),
-    "deep keys": ("base: " + 200_000 * "{a: ", "line 1: lists and keys lie more than 20 deep in each other"),
+    "alias bomb": (BOMB, "line 5: expands to more than 50,000 values, aliases included"),
+    "merge bomb": (MERGE_BOMB, "line 6: expands to more than 50,000 values, aliases included"),
+    "deep lists": ("base: " + 400_000 * "[", "line 1: nested more than 20 levels deep"),
+    "deep keys": ("base: " + 200_000 * "{a: ", "line 1: nested more than 20 levels deep"),
     "itself": ("base: &a {b: *a}\n", "line 1: an anchor contains itself"),
     "merged itself": ("base: &a {<<: *a}\n", "line 1: an anchor contains itself"),
     "many": ("seeds: [" + 450_000 * "1," + "1]", "line 1: there are more than 50,000 values"),
@@ -79,8 +79,8 @@ HOSTILE = {
     "python": ("base: !!python/object/apply:os.system [ls]\n", "line 1: tags such as !!float are not allowed"),
     "float": ("base:\n  sigma: !!float abc\n", "line 2: tags such as !!float are not allowed"),
     "date": ("base:\n  sigma: 2020-13-45\n", "line 2: sigma: '2020-13-45' is not allowed; it must be a number"),
-    "a key in an axis": ("axes: {sigma: [{1: 2}]}\n", "line 1: keys must be text, and 1 is not"),
-    "a key": ("base:\n  parameters: {1: 2}\n", "line 2: keys must be text, and 1 is not"),
+    "a key in an axis": ("axes: {sigma: [{1: 2}]}\n", "line 1: keys must be strings; 1 is not one"),
+    "a key": ("base:\n  parameters: {1: 2}\n", "line 2: keys must be strings; 1 is not one"),
     "documents": (100_000 * "--- a\n", "line 2: there is more than one document"),
 }
 
@@ -120,11 +120,11 @@ def test_the_place_is_named(tmp_path, text, message):
 
 def test_as_many_as_are_allowed():
     assert parse_seeds(f"1-{MOST_SEEDS}") == list(range(1, MOST_SEEDS + 1)) and parse_seeds(2**63 - 1) == [2**63 - 1]
-    with pytest.raises(InputError, match="at most 10,000 seeds, and these are 10,001"):
+    with pytest.raises(InputError, match="at most 10,000 seeds are allowed; this is 10,001"):
         parse_seeds(f"0-{MOST_SEEDS}")
     with pytest.raises(
         InputError,
         match=r"seeds: \['1-6000', '5001-11000'\] is not allowed; "
-        r"there may be at most 10,000 seeds, and these are 12,000",
+        r"at most 10,000 seeds are allowed; this is 12,000",
     ):
         parse_seeds(["1-6000", "5001-11000"])
