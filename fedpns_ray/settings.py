@@ -14,6 +14,7 @@ from fedpns_ray.registry import (
     KINDS,
     PART_KINDS,
     PARTS,
+    PRESETS,
     build,
     find_part,
     find_preset,
@@ -22,6 +23,7 @@ from fedpns_ray.registry import (
     registered_name,
 )
 from fedpns_ray.strategies import Preset
+from fedpns_ray.third_party import offered
 from fedpns_ray.validation import refusal, suggestion
 
 Settings = dict[str, Any]
@@ -57,6 +59,11 @@ def split(settings: Mapping[str, Any], known: Collection[str]) -> tuple[Settings
     return fields, given | dict(more)
 
 
+def is_built_in(kind: str, name: str) -> bool:
+    """Whether a name is this package's own; an installed package cannot replace it."""
+    return name in {"strategy": PRESETS, "model": MODELS, **PARTS}[kind]
+
+
 def completed(fields: Mapping[str, Any], importing: bool = True) -> tuple[Settings, dict[str, str]]:
     """Fields with names for objects, the data set's defaults and the strategy's parts; and those parts, by kind.
 
@@ -85,6 +92,8 @@ def _spelled(fields: Mapping[str, Any]) -> Settings:
     for key in ("strategy", *PART_KINDS, "model"):
         if not isinstance(spelled.get(key, ""), str):
             raise InputError(key, spelled[key], "it must be a name")
+        if key in spelled and not is_built_in(key, spelled[key]):
+            spelled[key] = offered(key, spelled[key]) or spelled[key]
     if isinstance(spelled.get("vectorize"), bool):
         spelled["vectorize"] = "on" if spelled["vectorize"] else "off"
     if spelled.get("devices") is False:

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "fedpns_ray"
 LAYERS = (
     ("errors",),
-    ("addresses", "atomic_file", "yaml_file", "validation"),
+    ("addresses", "atomic_file", "third_party", "yaml_file", "validation"),
     ("core",),
     ("data",),
     ("strategies",),

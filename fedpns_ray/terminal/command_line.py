@@ -13,11 +13,11 @@ from typing import Any, NoReturn
 from fedpns_ray.addresses import redacted_text
 from fedpns_ray.errors import InputError, LostError, one_line
 from fedpns_ray.runtime.leaving import leave_when_done
-from fedpns_ray.terminal import compare, data, doctor, report, run, strategies, study, watch
+from fedpns_ray.terminal import compare, data, doctor, new, report, run, strategies, study, watch
 
 COMMANDS: dict[str, Any] = {
     "run": run, "compare": compare, "study": study, "report": report, "watch": watch, "data": data,
-    "strategies": strategies, "doctor": doctor,
+    "strategies": strategies, "doctor": doctor, "new": new,
 }  # fmt: skip
 """Each has WHAT it does, EXAMPLES, `add_arguments`, `command`, and RUNS_CODE: whether it runs user code."""
 

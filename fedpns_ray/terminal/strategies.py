@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
 
 from rich.table import Table
 
-from fedpns_ray.registry import PARTS, PRESETS, describe_default, find_part, parameters_of
+from fedpns_ray.registry import KINDS, PARTS, PRESETS, describe_default, find_part, parameters_of
 from fedpns_ray.terminal.screen import console
+from fedpns_ray.third_party import offers
 
 WHAT = "List strategies and parts, with parameters and defaults."
 RUNS_CODE = False
@@ -27,7 +29,8 @@ def command(options: argparse.Namespace) -> int:
         parameters = ", ".join(f"{key} = {it.part.model_fields[it.field].default}" for key, it in takers.items())
         grid.add_row(name, preset.what, ", ".join(preset.parts.values()), parameters)
     console.print(grid)
-    for kind, parts in PARTS.items():
+    for kind in KINDS:
+        parts = PARTS[kind]
         grid = Table(title=f"{kind} (--{kind})", title_justify="left")
         for column in ("name", "what it does", "parameters and defaults"):
             grid.add_column(column, no_wrap=column == "name")
@@ -36,4 +39,18 @@ def command(options: argparse.Namespace) -> int:
             parameters = "\n".join(f"{key} = {describe_default(part, key)}" for key in part.model_fields)
             grid.add_row(name, (part.__doc__ or "").strip().splitlines()[0], parameters)
         console.print(grid)
+    print_offers(("strategy", *KINDS))
     return 0
+
+
+def print_offers(kinds: Collection[str]) -> None:
+    """The parts of these kinds that installed packages offer, if there are any."""
+    found = [offer for offer in offers() if offer.kind in kinds]
+    if not found:
+        return
+    grid = Table(title="from installed packages", title_justify="left")
+    for column in ("kind", "name", "where it comes from", "import path"):
+        grid.add_column(column)
+    for offer in found:
+        grid.add_row(offer.kind, offer.name, offer.package, offer.path)
+    console.print(grid)
