@@ -111,7 +111,7 @@ def run_study(
 ) -> StudyOutcome:
     """Run the trials that are missing. `command` is noted in the study's folder."""
     outcome = standing(study, storage)
-    searching = study.search is not None and len(outcome.suggestions) < study.search.trials
+    searching = study.search is not None and study.search.left(s.settings for s in outcome.suggestions) > 0
     missing = [] if searching else missing_trials(outcome.trials, storage)
     if not searching and not missing:
         return outcome

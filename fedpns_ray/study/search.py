@@ -1,26 +1,34 @@
-"""A search: Optuna suggests, ASHA stops what falls behind, the best are confirmed with all seeds.
+"""A search: an algorithm suggests, a scheduler stops what falls behind, the best are confirmed with all seeds.
 
 `search.csv` in the study's storage lists every suggestion that was tried and what it cost. A resumed search
-passes all of them to Optuna and tries only as many more as are missing.
+passes all of them to its algorithm and tries only as many more as are missing.
 """
 
 from __future__ import annotations
 
 import io
+import logging
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import optuna
 import pandas as pd
 from ray import tune
-from ray.tune.schedulers import ASHAScheduler
-from ray.tune.search.optuna import OptunaSearch
+from ray.tune.schedulers import TrialScheduler
+from ray.tune.search import Searcher
 
 from fedpns_ray.experiment import Experiment
 from fedpns_ray.records.storage import Storage
 from fedpns_ray.study.packing import Packing
-from fedpns_ray.study.study_file import Search, Study
+from fedpns_ray.study.search_block import Search
+from fedpns_ray.study.search_names import construct, find_class
+from fedpns_ray.study.study_file import Study
 from fedpns_ray.study.trial import Terms, TrialReport
 from fedpns_ray.study.tune import Watching, tune_trials
+from fedpns_ray.study.user_search import Trap, Unrepeated, in_one_line, trapped
+
+logger = logging.getLogger(__name__)
 
 FILE = "search.csv"
 
@@ -67,60 +75,86 @@ class Suggestions:
 def run_search(study: Study, terms: Terms, packing: Packing, watching: Watching) -> list[Suggestion]:
     """Try the suggestions that are missing; returns all that were tried, the best first."""
     assert study.search is not None
-    search, first = study.search, study.trials[0].experiment
-    settings, space = first.settings(), {}
-    for key, span in search.space.items():
-        space[key] = tune.quniform(span.min, span.max, span.step)
-    history = Suggestions(terms.storage, search)
-    own = {key: float(settings[key]) for key in space}
-    tried = [suggestion.settings for suggestion in history.all]
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    searcher = OptunaSearch(
-        space,
-        metric="cost",
-        mode="min",
-        points_to_evaluate=[] if own in tried else [own],
-        seed=first.seed + len(tried),  # a resumed search must not repeat its suggestions
-    )
-    for suggestion in history.all:
-        searcher.add_evaluated_point(suggestion.settings, suggestion.cost)
-    left = search.trials - len(history.all)
-    watching.watch.begin_search(len(history.all), packing)
+    search, base = study.search, study.trials[0].experiment.settings()
+    history, trap = Suggestions(terms.storage, search), Trap()
+    left = search.left(suggestion.settings for suggestion in history.all)
+    watching.watch.begin_search(search.trials - left, packing)
 
     def record(experiment: Experiment, last: TrialReport) -> None:
-        settings = experiment.settings()
-        tried = {key: float(settings[key]) for key in space}
+        settings = experiment.all_settings()
+        tried = {key: float(settings[key]) for key in search.space}
         history.add(Suggestion(tried, last.round or 0, last.best_accuracy or 0.0, last.cost))
 
     if left > 0:
-        base = {key: value for key, value in settings.items() if key not in space}
-        terms = replace(terms, target=search.target)
+        with in_one_line(search):
+            searcher, scheduler = suggesting(study, history.all, trap), early_stopping(study, trap)
         tune_trials(
-            {"experiment": base},
-            terms,
+            {"experiment": {key: value for key, value in base.items() if key not in search.space}},
+            replace(terms, target=search.target),
             packing,
-            watching,
+            replace(watching, stop=lambda: watching.stop() or trap.error is not None),
             on_done=record,
             search_alg=searcher,
-            scheduler=early_stopping(study),
+            scheduler=scheduler,
             num_samples=left,
             max_concurrent_trials=packing.at_once,
         )
+        trap.release(search)
+        left = search.left(suggestion.settings for suggestion in history.all)
+        if left > 0 and not watching.stop():  # trials failed, or the algorithm had nothing more to suggest
+            logger.warning("only %d of %d suggestions were tried", search.trials - left, search.trials)
     return history.ranked
 
 
-def early_stopping(study: Study) -> ASHAScheduler:
-    """Judges trials by their cost, first at the end of the grace period."""
-    return ASHAScheduler(
-        time_attr="round", metric="cost", mode="min", max_t=study.trials[0].experiment.rounds, grace_period=study.grace
-    )
+def suggesting(study: Study, history: Sequence[Suggestion], trap: Trap) -> Searcher:
+    """The search algorithm, told of all that was tried. The study's own settings come first, except in a grid."""
+    assert study.search is not None
+    search, first = study.search, study.trials[0].experiment
+    own, space = _own(study), {}
+    for key, span in search.space.items():
+        space[key] = tune.quniform(span.min, span.max, span.step)
+    kind, goal = find_class("algorithm", search.algorithm), {"metric": TrialReport.cost, "mode": "min"}
+    if search.algorithm == "optuna":
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        points = [] if own in [suggestion.settings for suggestion in history] else [own]
+        seed = first.seed + len(history)  # a resumed search must not repeat its suggestions
+        searcher = kind(space, **goal, points_to_evaluate=points, seed=seed)
+        for suggestion in history:
+            if search.holds(suggestion.settings):
+                searcher.add_evaluated_point(suggestion.settings, suggestion.cost)
+        return searcher
+    seeds = dict.fromkeys(("seed", "random_state", "random_state_seed"), first.seed)
+    searcher = construct(kind, {"space": space, "ranges": search.space, **goal, **seeds})
+    searcher.set_search_properties(TrialReport.cost, "min", space)  # no effect where the constructor has taken them
+    known = {tuple(suggestion.settings.values()): suggestion.cost for suggestion in history}
+    unrepeated = Unrepeated(searcher, search, known, trap)
+    if search.algorithm != "grid":
+        unrepeated.begin_with(tuple(own.values()))
+    return unrepeated
+
+
+def early_stopping(study: Study, trap: Trap) -> TrialScheduler:
+    """The scheduler. It judges trials by their cost, first at the end of the grace period."""
+    assert study.search is not None
+    name = study.search.scheduler
+    kind = find_class("scheduler", name)
+    offered = {
+        "time_attr": TrialReport.round,
+        "metric": TrialReport.cost,
+        "mode": "min",
+        "max_t": study.trials[0].experiment.rounds,
+        "grace_period": study.grace,
+        "min_time_slice": math.inf,  # the median rule would set trials aside while it knows too few of them
+    }
+    scheduler = construct(trapped(kind, name, trap) if ":" in name else kind, offered)
+    scheduler.set_search_properties(TrialReport.cost, "min")  # no effect where the constructor has taken them
+    return scheduler
 
 
 def ranking(study: Study, suggestions: list[Suggestion], rows: pd.DataFrame) -> str:
     """The rank of the study's own settings: among all suggestions on the first seed, and among the confirmed on all."""
     assert study.search is not None
-    settings, target = study.trials[0].experiment.settings(), study.search.target
-    own = {key: float(settings[key]) for key in study.search.space}
+    own, target = _own(study), study.search.target
     tried = [suggestion.settings for suggestion in suggestions]
     sentences = []
     if own in tried:
@@ -139,6 +173,13 @@ def ranking(study: Study, suggestions: list[Suggestion], rows: pd.DataFrame) -> 
             f"mean number of rounds to {target:.0%}."
         )
     return " ".join(sentences)
+
+
+def _own(study: Study) -> dict[str, float]:
+    """The study's own settings, as a suggestion."""
+    assert study.search is not None
+    settings = study.trials[0].experiment.all_settings()
+    return {key: float(settings[key]) for key in study.search.space}
 
 
 def _named(settings: dict[str, float]) -> str:

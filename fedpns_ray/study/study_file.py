@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import Field, PositiveFloat, PositiveInt, ValidationError, field_validator
+from pydantic import Field, PositiveFloat, ValidationError, field_validator
 
 from fedpns_ray.errors import InputError
 from fedpns_ray.experiment import Experiment, as_folder, folder_name
@@ -26,6 +26,7 @@ from fedpns_ray.registry import KINDS, known_parameters
 from fedpns_ray.runtime.deadlines import PATIENCE
 from fedpns_ray.runtime.layout import Layout
 from fedpns_ray.settings import Settings, drop_idle, names_user_code
+from fedpns_ray.study.search_block import Range, Search, checked_search
 from fedpns_ray.study.trials import Block, Expansion, Grid, Grids, Trial, chosen, described, selection_words
 from fedpns_ray.validation import refusal, suggestion
 from fedpns_ray.yaml_file import YamlFile
@@ -51,29 +52,6 @@ class Plot(Block):
         if over not in OVER:
             raise ValueError(f"it must be {', '.join(OVER[:-1])} or {OVER[-1]}")
         return over
-
-
-class Range(Block):
-    """Numbers to search over, in steps, so that equal suggestions are equal trials."""
-
-    min: float
-    max: float
-    step: PositiveFloat
-
-
-class Search(Block):
-    """Optuna and ASHA instead of a grid: the fewest rounds to a target accuracy."""
-
-    space: dict[str, Range] = Field(min_length=1)
-    """Settings to search over."""
-    target: float = Field(gt=0, lt=1)
-    """The accuracy to reach."""
-    trials: PositiveInt = 30
-    """Suggestions to try, each with the first seed."""
-    grace: PositiveInt = 20
-    """Rounds that every trial may run before the scheduler judges it."""
-    confirm: PositiveInt = 3
-    """How many of the best suggestions are run to the end with all seeds, in addition to the base settings."""
 
 
 class File(Grids):
@@ -182,9 +160,9 @@ def read_study(
     file = YamlFile(source)
     stem = file.path.stem if file.path else as_folder(str(file.content.get("title") or "study"))
     content = _checked(file)
-    search = content.search
     expansion = Expansion(file, content, dict(changes or {}), importing)
     whole = expansion.trials()
+    search = checked_search(file, content.search, whole[0].experiment, importing) if content.search else None
     if importing:
         _refuse_unknown_quantities(file, content.plot, whole)
     return Study(

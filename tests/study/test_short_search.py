@@ -6,6 +6,7 @@ from ray.tune.schedulers import TrialScheduler
 
 from fedpns_ray.study.search import early_stopping
 from fedpns_ray.study.study_file import read_study
+from fedpns_ray.study.user_search import Trap
 from fedpns_ray.terminal.command_line import main
 
 SEARCH = """
@@ -38,7 +39,7 @@ class Reported:
 def test_trials_are_judged_only_where_rounds_are_left(tmp_path, rounds, stopped_at):
     """A better trial first, then a worse one: which of its rounds but the last end it?"""
     (tmp_path / "s.yaml").write_text(SEARCH)
-    scheduler = early_stopping(read_study(tmp_path / "s.yaml", {"rounds": rounds}))
+    scheduler = early_stopping(read_study(tmp_path / "s.yaml", {"rounds": rounds}), Trap())
     ends = []
     for number, cost in ((1, 1.0), (2, 9.0)):
         trial = Reported(number)
