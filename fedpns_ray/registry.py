@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, get_args
 
 from fedpns_ray.core.interfaces import Part, Strategy
 from fedpns_ray.core.user_code import import_path
+from fedpns_ray.data.datasets.file import FileDataset
 from fedpns_ray.data.datasets.images import Cifar10Dataset, FashionMnistDataset, MnistDataset
 from fedpns_ray.data.datasets.synthetic import SyntheticDataset
 from fedpns_ray.data.interfaces import Dataset, Partition
@@ -83,7 +84,9 @@ PARTS: dict[str, dict[str, type[Part]]] = {
     "aggregation": {
         part.name: part for part in (MeanAggregation, OptimalAggregation, AllNodesAggregation, AdaptiveAggregation)
     },
-    "dataset": {part.name: part for part in (SyntheticDataset, MnistDataset, FashionMnistDataset, Cifar10Dataset)},
+    "dataset": {
+        part.name: part for part in (SyntheticDataset, MnistDataset, FashionMnistDataset, Cifar10Dataset, FileDataset)
+    },
     "partition": {
         part.name: part
         for part in (SigmaRhoPartition, DirichletPartition, ShardsPartition, IidPartition, NaturalPartition)

@@ -55,6 +55,8 @@ class Dataset(Part):
     """Settings that go with this data set unless the user says otherwise, such as its model."""
     partitions: ClassVar[tuple[str, ...]] = ()
     """The partitions that it can be used with; empty: all that are not natural."""
+    owners: ClassVar[bool] = False
+    """Whether its samples may have owners (`Samples.train_node`): then natural partitions are possible, too."""
 
     def load(self) -> Samples:
         """The samples; an InputError if they cannot be had."""
