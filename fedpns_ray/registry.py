@@ -18,6 +18,7 @@ from fedpns_ray.core.interfaces import Part, Strategy
 from fedpns_ray.core.user_code import import_path
 from fedpns_ray.data.datasets.file import FileDataset
 from fedpns_ray.data.datasets.images import Cifar10Dataset, FashionMnistDataset, MnistDataset
+from fedpns_ray.data.datasets.shakespeare import ShakespeareDataset
 from fedpns_ray.data.datasets.synthetic import SyntheticDataset
 from fedpns_ray.data.interfaces import Dataset, Partition
 from fedpns_ray.data.partitions.dirichlet import DirichletPartition
@@ -85,7 +86,15 @@ PARTS: dict[str, dict[str, type[Part]]] = {
         part.name: part for part in (MeanAggregation, OptimalAggregation, AllNodesAggregation, AdaptiveAggregation)
     },
     "dataset": {
-        part.name: part for part in (SyntheticDataset, MnistDataset, FashionMnistDataset, Cifar10Dataset, FileDataset)
+        part.name: part
+        for part in (
+            SyntheticDataset,
+            MnistDataset,
+            FashionMnistDataset,
+            Cifar10Dataset,
+            ShakespeareDataset,
+            FileDataset,
+        )
     },
     "partition": {
         part.name: part
