@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, get_args
 
 from fedpns_ray.core.interfaces import Part, Strategy
 from fedpns_ray.core.user_code import import_path
+from fedpns_ray.data.datasets.femnist import FemnistDataset
 from fedpns_ray.data.datasets.file import FileDataset
 from fedpns_ray.data.datasets.images import (
     Cifar10Dataset,
@@ -104,6 +105,7 @@ PARTS: dict[str, dict[str, type[Part]]] = {
             KmnistDataset,
             EmnistDataset,
             SvhnDataset,
+            FemnistDataset,
             ShakespeareDataset,
             FileDataset,
         )

@@ -16,6 +16,7 @@ import platformdirs
 from fedpns_ray.atomic_file import refuse_irregular, replacing
 from fedpns_ray.data.interfaces import Samples
 from fedpns_ray.data.official.cifar import CIFAR10, CIFAR100
+from fedpns_ray.data.official.femnist import FEMNIST
 from fedpns_ray.data.official.idx import EMNIST, FASHION_MNIST, KMNIST, MNIST
 from fedpns_ray.data.official.source import Source
 from fedpns_ray.data.official.svhn import SVHN
@@ -29,6 +30,7 @@ SOURCES: dict[str, Source] = {
     "cifar10": CIFAR10,
     "cifar100": CIFAR100,
     "svhn": SVHN,
+    "femnist": FEMNIST,
 }
 """The official files of every data set that is kept as an .npz."""
 FAULTS = (OSError, EOFError, RuntimeError)
@@ -66,6 +68,9 @@ def _refuse_odd(samples: Samples) -> None:
             raise ValueError("it does not hold images")
         if y.dtype.kind not in "iu" or y.shape != x.shape[:1] or y.min() < 0 or y.max() >= samples.classes:
             raise ValueError("it does not hold a label for every image")
+    owner = samples.train_node
+    if owner is not None and (owner.dtype.kind not in "iu" or owner.shape != samples.train_y.shape or owner.min() < 0):
+        raise ValueError("it does not hold an owner for every image")
 
 
 def fetch(name: str, root: Path | None = None) -> Path:
