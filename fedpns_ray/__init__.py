@@ -8,6 +8,7 @@ from fedpns_ray.errors import DivergedError, InputError
 
 if TYPE_CHECKING:
     from fedpns_ray.api import Interrupted, compare, report, run, run_study
+    from fedpns_ray.data.saving import save_data
     from fedpns_ray.experiment import Experiment
     from fedpns_ray.records.result import Result, load
     from fedpns_ray.runtime.layout import Layout
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DivergedError", "Experiment", "InputError", "Interrupted", "Layout", "Result", "Study", "compare", "load",
-    "read_study", "report", "run", "run_study",
+    "read_study", "report", "run", "run_study", "save_data",
 ]  # fmt: skip
 __version__ = "0.1.0"
 
@@ -31,6 +32,7 @@ _HOME = {
     "report": "api",
     "run": "api",
     "run_study": "api",
+    "save_data": "data.saving",
 }
 
 

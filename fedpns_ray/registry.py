@@ -16,9 +16,20 @@ from typing import Any, NamedTuple, get_args
 
 from fedpns_ray.core.interfaces import Part, Strategy
 from fedpns_ray.core.user_code import import_path
-from fedpns_ray.data.datasets.images import Cifar10Dataset, FashionMnistDataset, MnistDataset
+from fedpns_ray.data.datasets.femnist import FemnistDataset
+from fedpns_ray.data.datasets.file import FileDataset
+from fedpns_ray.data.datasets.images import (
+    Cifar10Dataset,
+    Cifar100Dataset,
+    EmnistDataset,
+    FashionMnistDataset,
+    KmnistDataset,
+    MnistDataset,
+    SvhnDataset,
+)
+from fedpns_ray.data.datasets.shakespeare import ShakespeareDataset
 from fedpns_ray.data.datasets.synthetic import SyntheticDataset
-from fedpns_ray.data.interfaces import Dataset, Partition
+from fedpns_ray.data.interfaces import Dataset, OfficialDataset, Partition
 from fedpns_ray.data.partitions.dirichlet import DirichletPartition
 from fedpns_ray.data.partitions.iid import IidPartition
 from fedpns_ray.data.partitions.natural import NaturalPartition
@@ -43,7 +54,7 @@ from fedpns_ray.strategies.preset import KINDS, Preset
 
 __all__ = [
     "DATA_KINDS", "KINDS", "PARTS", "PART_KINDS", "PRESETS", "Parameter", "assemble", "build", "describe_default",
-    "find_part", "find_preset", "known_parameters", "parameters_of", "registered_name",
+    "find_part", "find_preset", "known_parameters", "official_datasets", "parameters_of", "registered_name",
 ]  # fmt: skip
 
 DATA_KINDS: dict[str, type[Part]] = {"dataset": Dataset, "partition": Partition}
@@ -83,7 +94,22 @@ PARTS: dict[str, dict[str, type[Part]]] = {
     "aggregation": {
         part.name: part for part in (MeanAggregation, OptimalAggregation, AllNodesAggregation, AdaptiveAggregation)
     },
-    "dataset": {part.name: part for part in (SyntheticDataset, MnistDataset, FashionMnistDataset, Cifar10Dataset)},
+    "dataset": {
+        part.name: part
+        for part in (
+            SyntheticDataset,
+            MnistDataset,
+            FashionMnistDataset,
+            Cifar10Dataset,
+            Cifar100Dataset,
+            KmnistDataset,
+            EmnistDataset,
+            SvhnDataset,
+            FemnistDataset,
+            ShakespeareDataset,
+            FileDataset,
+        )
+    },
     "partition": {
         part.name: part
         for part in (SigmaRhoPartition, DirichletPartition, ShardsPartition, IidPartition, NaturalPartition)
@@ -148,6 +174,11 @@ def find_part(kind: str, name: str) -> type[Part]:
     base = PART_KINDS[kind]
     problem = f"is not a subclass of {base.__module__.rpartition('.')[0]}.{base.__name__}"
     raise InputError(kind, Shown(name), problem=problem)
+
+
+def official_datasets() -> dict[str, OfficialDataset]:
+    """The data sets with official files, which `fedpns data` fetches and verifies."""
+    return {name: part() for name, part in PARTS["dataset"].items() if issubclass(part, OfficialDataset)}
 
 
 class Parameter(NamedTuple):

@@ -164,9 +164,10 @@ def refuse_combinations(fields: Mapping[str, Any], given: Collection[str]) -> No
 def _refuse_misfits(fields: Mapping[str, Any]) -> None:
     """A data set and a partition that do not go together."""
     dataset, partition = (build(kind, fields[kind], fields["parameters"]) for kind in DATA_KINDS)
-    usual = [name for name, part in PARTS["partition"].items() if not getattr(part, "natural", False)]
-    allowed = dataset.partitions or usual
-    if fields["partition"] not in allowed and (dataset.partitions or partition.natural):
+    every: Mapping[str, Any] = PARTS["partition"]
+    allowed = dataset.partitions or [name for name, part in every.items() if dataset.owners or not part.natural]
+    unnatural = partition.natural and not dataset.owners
+    if fields["partition"] not in allowed and (dataset.partitions or unnatural):
         listed = f"{', '.join(allowed[:-1])} or {allowed[-1]}" if len(allowed) > 1 else allowed[0]
         raise InputError("partition", fields["partition"], f"for dataset {fields['dataset']} it must be {listed}")
     if outline := dataset.outline():

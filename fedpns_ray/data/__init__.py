@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpns_ray.core.streams import stream
-from fedpns_ray.data.interfaces import GeneratedDataset, Samples
+from fedpns_ray.core.user_code import blamed_on
+from fedpns_ray.data.checking import checked
+from fedpns_ray.data.interfaces import Dataset, GeneratedDataset, Partition, Samples
 from fedpns_ray.data.partitions.pile import node_sizes
 from fedpns_ray.data.population import Population, from_lists
+from fedpns_ray.errors import InputError, Shown
 
 if TYPE_CHECKING:
     from fedpns_ray.experiment import Experiment
 
-__all__ = ["Population", "build_population", "count_iid", "load_samples"]
+__all__ = ["Dataset", "Partition", "Population", "Samples", "build_population", "count_iid", "load_samples"]
 
 
 def count_iid(experiment: Experiment) -> int:
@@ -28,7 +31,20 @@ def count_iid(experiment: Experiment) -> int:
 def load_samples(experiment: Experiment) -> Samples | None:
     """The samples of an experiment's data set; None if they are made for its nodes."""
     dataset = experiment.build_dataset()
-    return None if isinstance(dataset, GeneratedDataset) else dataset.load()
+    return None if isinstance(dataset, GeneratedDataset) else _loaded(experiment, dataset)
+
+
+def _loaded(experiment: Experiment, dataset: Dataset) -> Samples:
+    """The samples; those of a user's own data set are checked, and its errors are put down to it."""
+    with blamed_on(experiment.user_packages):
+        samples = dataset.load()
+    if ":" not in experiment.dataset:
+        return samples
+    name = Shown(experiment.dataset)
+    if not isinstance(samples, Samples):
+        problem = f"cannot be used: load() returned an object of type {type(samples).__name__}"
+        raise InputError("dataset", name, "it must return fedpns_ray.data.Samples", problem=problem)
+    return checked(samples, "dataset", name)
 
 
 def build_population(experiment: Experiment, samples: Samples | None = None) -> Population:
@@ -41,7 +57,7 @@ def build_population(experiment: Experiment, samples: Samples | None = None) -> 
     if isinstance(dataset, GeneratedDataset):
         return dataset.population(e.seed, sizes)
     partition = e.build_partition()
-    samples = samples or dataset.load()
+    samples = samples or _loaded(e, dataset)
     partition.check(samples.classes, e.samples_per_node)
     held = partition.spread(stream(e.seed, "partition"), samples, sizes)
     return from_lists(samples, held, np.arange(e.nodes) < partition.iid_nodes(e.nodes))

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from fedpns_ray.data.sources import IMAGES, data_root
-from fedpns_ray.doctor.machine import TESTED, Finding
+from fedpns_ray.data.sources import data_root
+from fedpns_ray.doctor.machine import TESTED, Finding, data_sets
 from fedpns_ray.errors import InputError
 from fedpns_ray.records.storage import Storage
 from fedpns_ray.runtime.hardware import count_gpus
@@ -132,10 +132,9 @@ def _token(looks: dict[str, Look]) -> Finding:
 
 def _data() -> Finding:
     """Data sets on this machine only, where a study's driver runs: Ray's object store takes them to the others."""
-    there = [name for name in IMAGES if (data_root() / f"{name}.npz").exists()]
-    missing = [name for name in IMAGES if name not in there]
-    advice = f"the first study that needs {' or '.join(missing)} downloads it" if missing else ""
-    return Finding(None, "data sets here", ", ".join(["synthetic", *there]), advice)
+    return Finding(
+        None, "data sets here", *data_sets(data_root(), "not here: {}; the first study downloads what it needs")
+    )
 
 
 def _storage(out: str) -> Finding:

@@ -7,11 +7,13 @@ import platform
 import shutil
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import NamedTuple
 
-from fedpns_ray.data.sources import IMAGES, data_root
+from fedpns_ray.data.sources import data_root
 from fedpns_ray.errors import one_line
 from fedpns_ray.experiment import Experiment
+from fedpns_ray.registry import official_datasets
 from fedpns_ray.runtime.memory import free as unused
 from fedpns_ray.runtime.memory import needed
 
@@ -94,18 +96,19 @@ def _torchvision() -> Finding:
 
 def _data() -> list[Finding]:
     root = data_root()
-    there = [name for name in IMAGES if (root / f"{name}.npz").exists()]
-    missing = [name for name in IMAGES if name not in there]
     parent = next(folder for folder in (root, *root.parents) if folder.exists())
     writable = os.access(parent, os.W_OK)
     return [
         Finding(
             writable, "data folder", str(root), "" if writable else "not writable: set FEDPNS_DATA to a folder that is"
         ),
-        Finding(
-            None,
-            "data sets",
-            ", ".join(["synthetic", *there]),
-            f"fedpns data fetch {' '.join(missing)}" if missing else "",
-        ),
+        Finding(None, "data sets", *data_sets(root, "fedpns data fetch {}")),
     ]
+
+
+def data_sets(root: Path, advice: str) -> tuple[str, str]:
+    """What is there of every data set, and the advice, filled in with the names of those that are not."""
+    standing = {name: dataset.standing(root) for name, dataset in official_datasets().items()}
+    there = [name if words == "ready" else f"{name} ({words})" for name, words in standing.items() if words]
+    missing = [name for name, words in standing.items() if not words]
+    return ", ".join(["synthetic", *there]), advice.format(" ".join(missing)) if missing else ""

@@ -1,4 +1,4 @@
-"""`fedpns data`: fetch and verify data sets, show populations."""
+"""`fedpns data`: list, fetch and verify data sets, show populations."""
 
 from __future__ import annotations
 
@@ -9,29 +9,32 @@ from pathlib import Path
 
 from rich.table import Table
 
-from fedpns_ray.data.sources import IMAGES
 from fedpns_ray.errors import InputError
 from fedpns_ray.experiment import Experiment
-from fedpns_ray.settings import names_user_code
+from fedpns_ray.registry import DATA_KINDS, PARTS, describe_default, official_datasets
 from fedpns_ray.terminal.flags import add_settings, settings
 from fedpns_ray.terminal.screen import console
+from fedpns_ray.terminal.strategies import print_offers
 
-WHAT = "Data sets and populations: fetch, verify, show."
+WHAT = "Data sets and populations: list, fetch, verify, show."
 RUNS_CODE = False
 EXAMPLES = """examples:
+  fedpns data                            data sets and partitions, their parameters, and what is there
   fedpns data fetch mnist cifar10        download into FEDPNS_DATA, verified
   fedpns data verify                     check everything that is there against the official checksums
   fedpns data show --dataset mnist --sigma 0.2 --rho 2 --out population.png
 """
-NAMES = tuple(IMAGES)
+NAMES = tuple(official_datasets())
+THE_PAPERS = ("mnist", "fashion-mnist", "cifar10")
+"""What is fetched unless others are named."""
 SHOWN = 60
 """The most nodes that are shown."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    actions = parser.add_subparsers(metavar="ACTION")
     for name, function, what in (
-        ("fetch", _fetch, "download and verify data sets"),
+        ("fetch", _fetch, f"download and verify data sets (default: {', '.join(THE_PAPERS)})"),
         ("verify", _verify, "check the data sets that are there"),
     ):
         action = actions.add_parser(name, help=what, description=what)
@@ -43,29 +46,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show.set_defaults(command=_show)
 
 
-command = None
-"""Each action has its own command."""
+def command(options: argparse.Namespace) -> int:
+    """Without an action: what there is to choose from."""
+    from fedpns_ray.data.sources import data_root
+
+    root = data_root()
+    standing = {name: dataset.standing(root) or "not here" for name, dataset in official_datasets().items()}
+    for kind in DATA_KINDS:
+        grid = Table(title=f"{kind} (--{kind})", title_justify="left")
+        columns = ("name", "what it is", "parameters and defaults", "from", *(["here"] if kind == "dataset" else []))
+        for column in columns:
+            grid.add_column(column, no_wrap=column in ("name", "from"))
+        for name, part in PARTS[kind].items():
+            parameters = "\n".join(f"{key} = {describe_default(part, key)}" for key in part.model_fields)
+            what = (part.__doc__ or "").strip().splitlines()[0]
+            here = [standing.get(name, "")] if kind == "dataset" else []
+            grid.add_row(name, what, parameters, "built in", *here)
+        console.print(grid)
+    print_offers(DATA_KINDS)
+    console.print(f"data root: {root} (FEDPNS_DATA); your own: --dataset package.module:Class", soft_wrap=True)
+    return 0
 
 
 def _fetch(options: argparse.Namespace) -> int:
-    from fedpns_ray.data.sources import fetch
+    from fedpns_ray.data.sources import data_root
 
-    for name in _known(options.names or list(IMAGES)):
-        console.print(f"{name}: {fetch(name)}", soft_wrap=True)
+    for name in _known(options.names or THE_PAPERS):
+        console.print(f"{name}: {official_datasets()[name].fetch(data_root())}", soft_wrap=True)
     return 0
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from fedpns_ray.data.sources import data_root, verify
+    from fedpns_ray.data.sources import data_root
 
-    names = options.names or [name for name in IMAGES if (data_root() / f"{name}.npz").exists()]
+    root, known = data_root(), official_datasets()
+    names = options.names or [name for name, dataset in known.items() if dataset.standing(root)]
     if not names:
-        raise InputError(
-            "dataset", problem=f"no data sets found in {data_root()}", hint="`fedpns data fetch` downloads them"
-        )
+        raise InputError("dataset", problem=f"no data sets found in {root}", hint="`fedpns data fetch` downloads them")
     for name in _known(names):
-        verify(name)
-        console.print(f"{name}: as published")
+        console.print(f"{name}: {known[name].verify(root)}", soft_wrap=True)
     return 0
 
 
@@ -82,10 +101,9 @@ def _show(options: argparse.Namespace) -> int:
 
     if options.out and options.out.suffix not in picture_formats():
         raise InputError("out", options.out, f"it must end in {', '.join(picture_formats())}")
-    given = settings(options)
-    if names_user_code(given):
+    if options.config or any(":" in str(value) for value in vars(options).values()):  # it may name a part of one's own
         sys.path.append(str(Path.cwd()))  # last: what lies in this folder must not stand in for what is installed
-    experiment = Experiment(**given)
+    experiment = Experiment(**settings(options))
     population = build_population(experiment)
     grid = Table(title=f"{experiment.dataset}: samples of each label on each node", title_justify="left")
     for column in ("node", "iid", *map(str, range(population.samples.classes)), "D_i", "q_dif"):

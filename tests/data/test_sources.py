@@ -1,6 +1,9 @@
 """The real data sets, read, verified, and refused when damaged or missing."""
 
+import bz2
+import gzip
 import hashlib
+import lzma
 import shutil
 import subprocess
 import sys
@@ -10,6 +13,7 @@ import pytest
 
 from fedpns_ray import InputError
 from fedpns_ray.data import sources
+from fedpns_ray.data.official.cifar import CIFAR10_BINARY
 from tests.conftest import missing
 
 
@@ -47,9 +51,11 @@ def test_fetch_reads_verified_files_without_a_network(small_root, mnist):
 
 def test_a_damaged_official_file_is_refused(small_root):
     path = small_root / "MNIST" / "raw" / "t10k-labels-idx1-ubyte.gz"
-    content = bytearray(path.read_bytes())
-    content[-20] ^= 1
-    path.write_bytes(content)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1000])
+    with pytest.raises(InputError, match=r"t10k-labels-idx1-ubyte.gz is damaged: it cannot be unpacked"):
+        sources.fetch("mnist", small_root)
+    path.write_bytes(gzip.compress(gzip.decompress(whole)[:-1] + b"\x00"))
     with pytest.raises(InputError, match=r"t10k-labels-idx1-ubyte.gz does not have its official checksum"):
         sources.fetch("mnist", small_root)
     assert not (small_root / "mnist.npz").exists()
@@ -58,19 +64,27 @@ def test_a_damaged_official_file_is_refused(small_root):
 def test_a_changed_unpacked_file_is_refused(small_root):
     sources.fetch("mnist", small_root)
     path = small_root / "MNIST" / "raw" / "t10k-labels-idx1-ubyte"
-    path.write_bytes(path.read_bytes()[:-1] + b"\x00")
-    with pytest.raises(InputError, match="differs from t10k-labels-idx1-ubyte.gz"):
+    path.write_bytes(gzip.decompress(path.with_suffix(".gz").read_bytes())[:-1] + b"\x00")
+    with pytest.raises(InputError, match="t10k-labels-idx1-ubyte does not have its official checksum; delete it"):
         sources.verify("mnist", small_root)
 
 
-def test_an_unpacked_file_that_nothing_vouches_for_is_refused(small_root):
+def test_the_right_bytes_are_accepted_however_they_are_packed(small_root, mnist):
+    raw = small_root / "MNIST" / "raw"
+    pack = {"": bytes, ".xz": lambda data: lzma.compress(data, preset=0), ".bz2": lambda data: bz2.compress(data, 1)}
+    for path in raw.iterdir():
+        if path.suffix != ".gz":
+            path.unlink()
+    for path, ending in zip(sorted(raw.iterdir()), ("", ".xz", ".bz2", "again"), strict=True):
+        content = gzip.decompress(path.read_bytes())
+        path.unlink()
+        path = path if ending == "again" else path.with_suffix(ending)
+        path.write_bytes(gzip.compress(content, 1) if ending == "again" else pack[ending](content))
+    assert sources.standing("mnist", small_root) == "official files, not prepared yet"
+    assert sources.verify("mnist", small_root).startswith("as published")
     sources.fetch("mnist", small_root)
-    (small_root / "mnist.npz").unlink()
-    (small_root / "MNIST" / "raw" / "train-labels-idx1-ubyte.gz").unlink()
-    with pytest.raises(
-        InputError, match="train-labels-idx1-ubyte.gz is missing, so train-labels-idx1-ubyte cannot be verified"
-    ):
-        sources.fetch("mnist", small_root)
+    assert np.array_equal(sources.load("mnist", small_root).train_x, mnist.train_x)
+    assert sources.standing("mnist", small_root) == "ready"
 
 
 def test_partial_data_is_one_line(tmp_path, cifar10):
@@ -78,8 +92,9 @@ def test_partial_data_is_one_line(tmp_path, cifar10):
     with pytest.raises(InputError, match="could not be fetched"):
         sources.load("cifar10", tmp_path)
     (tmp_path / "cifar-10-batches-bin" / "data_batch_1.bin.xz").write_bytes(b"not xz")
-    with pytest.raises(InputError, match="could not be fetched"):
+    with pytest.raises(InputError, match="data_batch_1.bin.xz is damaged: it cannot be unpacked"):
         sources.load("cifar10", tmp_path)
+    (tmp_path / "cifar-10-batches-bin" / "data_batch_1.bin.xz").unlink()
     (tmp_path / "cifar10.npz").write_bytes((sources.data_root() / "cifar10.npz").read_bytes())
     with pytest.raises(InputError, match="cifar10 cannot be verified: its official files in .* cannot be read"):
         sources.verify("cifar10", tmp_path)
@@ -104,9 +119,9 @@ def test_a_damaged_or_changed_npz_is_refused(small_root):
 def test_cifar10_with_a_wrong_byte_is_refused(tmp_path):
     folder = tmp_path / "cifar-10-batches-bin"
     folder.mkdir()
-    for name in sources.CIFAR10_BINARY:
+    for name in CIFAR10_BINARY:
         (folder / name).write_bytes(b"\x00" * 100)
-    with pytest.raises(InputError, match="does not have the official checksum"):
+    with pytest.raises(InputError, match="data_batch_1.bin does not have its official checksum"):
         sources.load("cifar10", tmp_path)
 
 
@@ -171,6 +186,6 @@ def test_binary_checksums_are_those_of_the_files(cifar10):
     folder = sources.data_root() / "cifar-10-batches-bin"
     if not folder.is_dir():
         missing("CIFAR-10 is here in its python version")
-    for name, digest in sources.CIFAR10_BINARY.items():
+    for name, digest in CIFAR10_BINARY.items():
         if (folder / name).exists():
             assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest

@@ -1,0 +1,86 @@
+"""A user's own data set, by import path: from the command line, in a study and from Python, in process and on Ray."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedpns_ray import Experiment, InputError, Layout, load, run, run_study
+from fedpns_ray.data import Dataset, Samples, build_population
+
+ROOT = Path(__file__).parents[2]
+RINGS = "examples.own_dataset:Rings"
+SMALL = {"dataset": RINGS, "noise": 0.05, "strategy": "fedavg", "nodes": 10, "rounds": 3, "epochs": 20, "lr": 0.1}
+
+
+class Wrong(Dataset):
+    """A data set that goes wrong in one of several ways."""
+
+    name = "wrong"
+    how: str = "label"
+
+    def load(self):
+        x, y = np.zeros((90, 2)), np.arange(90) % 3
+        if self.how == "raises":
+            raise OSError("the disk is on fire")
+        if self.how == "nan":
+            x[3, 1] = np.nan
+        if self.how == "type":
+            return x, y
+        return Samples(x, y, x, y, classes=2 if self.how == "label" else 3)
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+
+
+@pytest.mark.parametrize(
+    ("how", "problem"),
+    [
+        ("label", r"cannot be used: train_y holds the label 2 at \[2\]; labels are whole numbers from 0 to 1"),
+        ("nan", r"cannot be used: train_x holds 1 value that is not finite as float32, the first at \[3, 1\]"),
+        ("type", "cannot be used: load.. returned an object of type tuple; it must return fedpns_ray.data.Samples"),
+        ("raises", r"OSError: the disk is on fire"),
+    ],
+)
+def test_what_load_returns_is_checked(how, problem):
+    with pytest.raises(InputError, match=problem) as refused:
+        build_population(Experiment(dataset=Wrong, how=how))
+    assert "test_own_dataset" in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_natural_needs_owners():
+    with pytest.raises(InputError, match="for dataset tests.data.test_own_dataset:Wrong it must be sigma-rho, diri"):
+        Experiment(dataset=Wrong, partition="natural")
+    with pytest.raises(InputError, match="dataset: json:loads is not a subclass of fedpns_ray.data.Dataset"):
+        Experiment(dataset="json:loads")
+    with pytest.raises(InputError, match="noise: 2 is not allowed; it must be less than or equal to 1"):
+        Experiment(dataset=RINGS, noise=2)
+
+
+def test_every_way_has_the_same_bits(tmp_path):
+    """From Python in process, on Ray, in a study, and from the command line: one digest of weights and population."""
+    from examples.own_dataset import Rings
+
+    assert len((ROOT / "examples" / "own_dataset.py").read_text().splitlines()) <= 40
+    e = Experiment(**{**SMALL, "dataset": Rings})
+    assert e.dataset == RINGS and e.partition == "natural"
+    first = run(e).summary
+    assert first.population["nodes"] == 10 and first.final_accuracy > 0.6
+    on_ray = run(e, layout=Layout(actors=2), progress=False).summary
+    run_study({"base": SMALL, "axes": {"noise": [0.05, 0.2]}}, tmp_path / "s", progress=False)
+    trials = [load(folder) for folder in (tmp_path / "s" / "trials").iterdir()]
+    in_study = next(trial.summary for trial in trials if trial.experiment.noise == 0.05)
+    flags = [f"--{key}={value}" for key, value in SMALL.items() if key != "noise"]
+    words = [*flags, "--set", "noise=0.05", "--in-process", "--json", "--out", str(tmp_path / "r")]
+    done = subprocess.run(
+        [sys.executable, "-m", "fedpns_ray", "run", *words], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    for other in (on_ray, in_study, json.loads(done.stdout)):
+        assert other["weights_sha256"] == first["weights_sha256"]
+        assert other["population"]["sha256"] == first["population"]["sha256"]
