@@ -15,6 +15,9 @@ from functools import cache
 from typing import Any, NamedTuple, get_args
 
 from fedpns_ray.core.interfaces import Part, Strategy
+from fedpns_ray.core.optimizers import Optimizer
+from fedpns_ray.core.optimizers.adam import Adam, AdamW
+from fedpns_ray.core.optimizers.sgd import SGD
 from fedpns_ray.core.user_code import import_path
 from fedpns_ray.data.datasets.images import Cifar10Dataset, FashionMnistDataset, MnistDataset
 from fedpns_ray.data.datasets.synthetic import SyntheticDataset
@@ -48,14 +51,14 @@ __all__ = [
 
 DATA_KINDS: dict[str, type[Part]] = {"dataset": Dataset, "partition": Partition}
 """The parts that decide what nodes hold."""
-PART_KINDS: dict[str, type[Part]] = {**KINDS, **DATA_KINDS}
+PART_KINDS: dict[str, type[Part]] = {**KINDS, **DATA_KINDS, "optimizer": Optimizer}
 """Every kind of part, with its base class."""
 RESERVED = frozenset(
     {
         "strategy", "parameters", *PART_KINDS, "nodes", "samples_per_node", "size_spread", "model", "vectorize",
         "fraction", "rounds", "epochs", "batch_size", "lr", "lr_decay", "lr_floor", "clip_updates", "drop_probability",
         "slow_fraction", "slow_seconds", "devices", "device_speed", "device_uplink", "device_spread", "device_file",
-        "device_fading", "centralised", "evaluate_every", "seed",
+        "device_fading", "centralised", "evaluate_every", "seed", "max_steps",
     }
 )  # fmt: skip
 """The settings of every experiment: a parameter of the same name is written with the kind of its part."""
@@ -88,6 +91,7 @@ PARTS: dict[str, dict[str, type[Part]]] = {
         part.name: part
         for part in (SigmaRhoPartition, DirichletPartition, ShardsPartition, IidPartition, NaturalPartition)
     },
+    "optimizer": {part.name: part for part in (SGD, Adam, AdamW)},
 }
 
 
@@ -115,8 +119,8 @@ PRESETS: dict[str, Preset] = {
 
 def registered_name(thing: Any) -> str:
     """The name of a registered preset or part class; empty for anything else."""
-    known = {**PRESETS, **{name: part for parts in PARTS.values() for name, part in parts.items()}}
-    return next((name for name, one in known.items() if one is thing), "")
+    known = [*PRESETS.items(), *(pair for parts in PARTS.values() for pair in parts.items())]
+    return next((name for name, one in known if one is thing), "")
 
 
 def find_preset(name: str) -> Preset:

@@ -17,8 +17,8 @@ SECTIONS = {
     "strategy": ("strategy", "selection", "objective", "aggregation"),
     "data": ("dataset", "partition", "nodes", "samples_per_node", "size_spread"),
     "model and training": (
-        "model", "vectorize", "fraction", "rounds", "epochs", "batch_size", "lr", "lr_decay", "lr_floor",
-        "clip_updates", "evaluate_every", "centralised", "seed",
+        "model", "vectorize", "fraction", "rounds", "epochs", "batch_size", "optimizer", "max_steps", "lr", "lr_decay",
+        "lr_floor", "clip_updates", "evaluate_every", "centralised", "seed",
     ),
     "simulated behaviour of nodes": ("drop_probability", "slow_fraction", "slow_seconds"),
     "device model (simulated time)": (
@@ -27,6 +27,7 @@ SECTIONS = {
 }  # fmt: skip
 KINDS = {
     "parameters of the strategy": ("selection", "objective", "aggregation"),
+    "parameters of the optimizer": ("optimizer",),
     "parameters of the data": ("dataset", "partition"),
 }
 """Sections of flags for the parameters of parts."""
