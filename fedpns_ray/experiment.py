@@ -65,6 +65,8 @@ class Experiment(BaseModel):
     """What a node minimises; by default the strategy's own."""
     aggregation: str = ""
     """How updates become a model; by default the strategy's own."""
+    server: str = ""
+    """How the aggregated step moves the model; by default the strategy's own."""
     parameters: dict[str, Any] = Field(default_factory=dict)
     """Parameters of all parts; written alongside the other keys (alpha: 2)."""
 

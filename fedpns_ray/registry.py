@@ -31,9 +31,11 @@ from fedpns_ray.errors import InputError, Shown
 from fedpns_ray.strategies.bn2 import BestChannelLargestNormSelection, BestChannelSelection, LargestNormSelection
 from fedpns_ray.strategies.cmfl import RelevantSelection
 from fedpns_ray.strategies.fedadp import AdaptiveAggregation
-from fedpns_ray.strategies.fedavg import HalfSelection, MeanAggregation, PlainObjective, RandomSelection
+from fedpns_ray.strategies.fedavg import HalfSelection, MeanAggregation, NoServer, PlainObjective, RandomSelection
 from fedpns_ray.strategies.fedavg_full import AllNodesAggregation
+from fedpns_ray.strategies.fedavgm import MomentumServer
 from fedpns_ray.strategies.fedcs import DeadlineSelection
+from fedpns_ray.strategies.fedopt import AdagradServer, AdamServer, YogiServer
 from fedpns_ray.strategies.fedprox import ProximalObjective
 from fedpns_ray.strategies.importance_latency import ImportanceLatencySelection
 from fedpns_ray.strategies.norm_sampling import NormSamplingSelection
@@ -86,6 +88,7 @@ PARTS: dict[str, dict[str, type[Part]]] = {
     "aggregation": {
         part.name: part for part in (MeanAggregation, OptimalAggregation, AllNodesAggregation, AdaptiveAggregation)
     },
+    "server": {part.name: part for part in (NoServer, MomentumServer, AdamServer, YogiServer, AdagradServer)},
     "dataset": {part.name: part for part in (SyntheticDataset, MnistDataset, FashionMnistDataset, Cifar10Dataset)},
     "partition": {
         part.name: part
@@ -114,6 +117,10 @@ PRESETS: dict[str, Preset] = {
     "bc": Preset("the best channels train and send (Amiri 2021)", selection="best-channel"),
     "bc-bn2": Preset("of the best channels, the largest updates (Amiri 2021)", selection="best-channel-largest-norm"),
     "oort": Preset("utility from loss and speed, with exploration (Lai 2021)", selection="oort"),
+    "fedavgm": Preset("momentum at the server (Hsu 2019)", server="momentum"),
+    "fedadam": Preset("Adam at the server (Reddi 2021)", server="adam"),
+    "fedyogi": Preset("Yogi at the server (Reddi 2021)", server="yogi"),
+    "fedadagrad": Preset("Adagrad at the server (Reddi 2021)", server="adagrad"),
 }
 
 
@@ -150,7 +157,8 @@ def find_part(kind: str, name: str) -> type[Part]:
     if isinstance(part, type) and issubclass(part, PART_KINDS[kind]):
         return part
     base = PART_KINDS[kind]
-    problem = f"is not a subclass of {base.__module__.rpartition('.')[0]}.{base.__name__}"
+    room = Preset.__module__ if kind in KINDS else base.__module__
+    problem = f"is not a subclass of {room.rpartition('.')[0]}.{base.__name__}"
     raise InputError(kind, Shown(name), problem=problem)
 
 

@@ -146,7 +146,7 @@ def test_label_names_changed_parts():
 def test_another_strategy_brings_its_own_parts_and_leaves_foreign_parameters():
     fedavg = Experiment(strategy="fedpns", alpha=3, sigma=0.4).but(strategy="fedavg")
     assert fedavg == Experiment(strategy="fedavg", sigma=0.4)
-    assert fedavg.parts == {"selection": "random", "objective": "plain", "aggregation": "mean"}
+    assert fedavg.parts == {"selection": "random", "objective": "plain", "aggregation": "mean", "server": "none"}
     half = Experiment(strategy="fedavg", selection="half", sigma=0.5)
     assert half.but(seed=2).selection == "half" and half.but(strategy="optimal-aggregation").selection == "random"
     with pytest.raises(InputError, match="it is only used with selection pns"):
