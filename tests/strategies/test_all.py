@@ -155,7 +155,7 @@ def test_the_example_draws_in_turn_and_goes_on_from_a_checkpoint(tmp_path, monke
 def test_a_class_or_a_preset_by_import_path(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT))
     own = find_preset("examples.newcomers:LeastDrawn")
-    assert own.parts == {"selection": "examples.newcomers:LeastDrawn", "objective": "plain", "aggregation": "mean"}
+    assert own.parts == {**PRESETS["fedavg"].parts, "selection": "examples.newcomers:LeastDrawn"}
     assert "drawn least often" in own.what
     assert Preset("", selection=OortSelection).selection == "oort"
     with pytest.raises(InputError, match="is neither a fedpns_ray.strategies.Preset nor the class of a part"):
