@@ -26,9 +26,11 @@ from pydantic import (
 )
 
 from fedpns_ray.core.devices import Devices, from_file, log_normal
+from fedpns_ray.core.local_steps import local_samples
+from fedpns_ray.core.optimizers import Optimizer
 from fedpns_ray.data.interfaces import Dataset, Partition
 from fedpns_ray.errors import InputError, Shown
-from fedpns_ray.registry import DATA_KINDS, KINDS, PART_KINDS, assemble, build, known_parameters
+from fedpns_ray.registry import DATA_KINDS, KINDS, PART_KINDS, assemble, build, known_parameters, parameters_of
 from fedpns_ray.settings import (
     CHOICES,
     Settings,
@@ -46,7 +48,7 @@ from fedpns_ray.yaml_file import read_yaml
 
 DATA_FIELDS = ("dataset", "partition", "nodes", "samples_per_node", "size_spread")
 """Settings that decide the population, with the parameters of the data set and the partition, and the seed."""
-OFF = {"devices": "off", "centralised": False, "clip_updates": 0.0}
+OFF = {"devices": "off", "centralised": False, "clip_updates": 0.0, "optimizer": "sgd", "max_steps": 0}
 """Options that are not written when they are off: runs from before they existed keep their names."""
 
 
@@ -63,6 +65,8 @@ class Experiment(BaseModel):
     """What a node minimises; by default the strategy's own."""
     aggregation: str = ""
     """How updates become a model; by default the strategy's own."""
+    server: str = ""
+    """How the aggregated step moves the model; by default the strategy's own."""
     parameters: dict[str, Any] = Field(default_factory=dict)
     """Parameters of all parts; written alongside the other keys (alpha: 2)."""
 
@@ -90,6 +94,10 @@ class Experiment(BaseModel):
     """E, local epochs."""
     batch_size: int = Field(20, gt=0, le=1_000_000_000)
     """B, samples per local step."""
+    optimizer: str = "sgd"
+    """How a node steps."""
+    max_steps: int = Field(0, ge=0, le=1_000_000_000)
+    """The most local steps of a node in a round, however many epochs remain; 0: no limit."""
     lr: float = Field(0.01, gt=0, le=1e38)
     """eta, the learning rate of round 1."""
     lr_decay: float = Field(0.995, gt=0, le=1)
@@ -217,6 +225,10 @@ class Experiment(BaseModel):
         described = self if self.imported else Experiment(**self.settings())
         return assemble(described.parts, described.parameters)
 
+    def build_optimizer(self) -> Optimizer:
+        described = self if self.imported else Experiment(**self.settings())
+        return build("optimizer", described.optimizer, described.parameters)
+
     def build_dataset(self) -> Dataset:
         return self._data_part("dataset")
 
@@ -232,8 +244,8 @@ class Experiment(BaseModel):
 
     def data_settings(self) -> Settings:
         """The settings that decide the population: experiments that agree on them have the same one."""
-        strategy = set(known_parameters(tuple(KINDS)))
-        mine = {key: value for key, value in self.parameters.items() if key not in strategy}
+        others = set(known_parameters(tuple(kind for kind in PART_KINDS if kind not in DATA_KINDS)))
+        mine = {key: value for key, value in self.parameters.items() if key not in others}
         return {key: getattr(self, key) for key in DATA_FIELDS} | mine | {"seed": self.seed}
 
     @property
@@ -251,12 +263,19 @@ class Experiment(BaseModel):
         else:
             speed, uplink = log_normal(self.seed, self.nodes, self.device_speed, self.device_uplink, self.device_spread)
         fading = self.device_fading == "rayleigh"
-        return Devices(speed, uplink, sizes.astype(np.float64) * self.epochs, payload, self.seed, fading)
+        return Devices(speed, uplink, local_samples(self, sizes).astype(np.float64), payload, self.seed, fading)
 
     def settings(self) -> Settings:
         """Everything that matters to this experiment, flat: what config.yaml holds and `Experiment(**…)` takes."""
-        implied = self._own | OFF  # the strategy implies its parts
+        implied = self._own | OFF | self._plain_steps()  # the strategy implies its parts
         return {key: value for key, value in self.all_settings().items() if key not in implied or value != implied[key]}
+
+    def _plain_steps(self) -> Settings:
+        """The parameters of the default optimiser with their defaults: plain steps, options that are off."""
+        if self.optimizer != OFF["optimizer"]:
+            return {}
+        takers = parameters_of({"optimizer": self.optimizer})
+        return {key: it.part.model_fields[it.field].default for key, it in takers.items()}
 
     def all_settings(self) -> Settings:
         """Every setting that is used, flat, with those that `settings` leaves out because others imply them."""

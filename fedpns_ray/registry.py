@@ -15,6 +15,9 @@ from functools import cache
 from typing import Any, NamedTuple, get_args
 
 from fedpns_ray.core.interfaces import Part, Strategy
+from fedpns_ray.core.optimizers import Optimizer
+from fedpns_ray.core.optimizers.adam import Adam, AdamW
+from fedpns_ray.core.optimizers.sgd import SGD
 from fedpns_ray.core.user_code import import_path
 from fedpns_ray.data.datasets.femnist import FemnistDataset
 from fedpns_ray.data.datasets.file import FileDataset
@@ -39,9 +42,11 @@ from fedpns_ray.errors import InputError, Shown
 from fedpns_ray.strategies.bn2 import BestChannelLargestNormSelection, BestChannelSelection, LargestNormSelection
 from fedpns_ray.strategies.cmfl import RelevantSelection
 from fedpns_ray.strategies.fedadp import AdaptiveAggregation
-from fedpns_ray.strategies.fedavg import HalfSelection, MeanAggregation, PlainObjective, RandomSelection
+from fedpns_ray.strategies.fedavg import HalfSelection, MeanAggregation, NoServer, PlainObjective, RandomSelection
 from fedpns_ray.strategies.fedavg_full import AllNodesAggregation
+from fedpns_ray.strategies.fedavgm import MomentumServer
 from fedpns_ray.strategies.fedcs import DeadlineSelection
+from fedpns_ray.strategies.fedopt import AdagradServer, AdamServer, YogiServer
 from fedpns_ray.strategies.fedprox import ProximalObjective
 from fedpns_ray.strategies.importance_latency import ImportanceLatencySelection
 from fedpns_ray.strategies.norm_sampling import NormSamplingSelection
@@ -59,14 +64,14 @@ __all__ = [
 
 DATA_KINDS: dict[str, type[Part]] = {"dataset": Dataset, "partition": Partition}
 """The parts that decide what nodes hold."""
-PART_KINDS: dict[str, type[Part]] = {**KINDS, **DATA_KINDS}
+PART_KINDS: dict[str, type[Part]] = {**KINDS, **DATA_KINDS, "optimizer": Optimizer}
 """Every kind of part, with its base class."""
 RESERVED = frozenset(
     {
         "strategy", "parameters", *PART_KINDS, "nodes", "samples_per_node", "size_spread", "model", "vectorize",
         "fraction", "rounds", "epochs", "batch_size", "lr", "lr_decay", "lr_floor", "clip_updates", "drop_probability",
         "slow_fraction", "slow_seconds", "devices", "device_speed", "device_uplink", "device_spread", "device_file",
-        "device_fading", "centralised", "evaluate_every", "seed",
+        "device_fading", "centralised", "evaluate_every", "seed", "max_steps",
     }
 )  # fmt: skip
 """The settings of every experiment: a parameter of the same name is written with the kind of its part."""
@@ -94,6 +99,7 @@ PARTS: dict[str, dict[str, type[Part]]] = {
     "aggregation": {
         part.name: part for part in (MeanAggregation, OptimalAggregation, AllNodesAggregation, AdaptiveAggregation)
     },
+    "server": {part.name: part for part in (NoServer, MomentumServer, AdamServer, YogiServer, AdagradServer)},
     "dataset": {
         part.name: part
         for part in (
@@ -114,6 +120,7 @@ PARTS: dict[str, dict[str, type[Part]]] = {
         part.name: part
         for part in (SigmaRhoPartition, DirichletPartition, ShardsPartition, IidPartition, NaturalPartition)
     },
+    "optimizer": {part.name: part for part in (SGD, Adam, AdamW)},
 }
 
 
@@ -136,13 +143,17 @@ PRESETS: dict[str, Preset] = {
     "bc": Preset("the best channels train and send (Amiri 2021)", selection="best-channel"),
     "bc-bn2": Preset("of the best channels, the largest updates (Amiri 2021)", selection="best-channel-largest-norm"),
     "oort": Preset("utility from loss and speed, with exploration (Lai 2021)", selection="oort"),
+    "fedavgm": Preset("momentum at the server (Hsu 2019)", server="momentum"),
+    "fedadam": Preset("Adam at the server (Reddi 2021)", server="adam"),
+    "fedyogi": Preset("Yogi at the server (Reddi 2021)", server="yogi"),
+    "fedadagrad": Preset("Adagrad at the server (Reddi 2021)", server="adagrad"),
 }
 
 
 def registered_name(thing: Any) -> str:
     """The name of a registered preset or part class; empty for anything else."""
-    known = {**PRESETS, **{name: part for parts in PARTS.values() for name, part in parts.items()}}
-    return next((name for name, one in known.items() if one is thing), "")
+    known = [*PRESETS.items(), *(pair for parts in PARTS.values() for pair in parts.items())]
+    return next((name for name, one in known if one is thing), "")
 
 
 def find_preset(name: str) -> Preset:
@@ -172,7 +183,8 @@ def find_part(kind: str, name: str) -> type[Part]:
     if isinstance(part, type) and issubclass(part, PART_KINDS[kind]):
         return part
     base = PART_KINDS[kind]
-    problem = f"is not a subclass of {base.__module__.rpartition('.')[0]}.{base.__name__}"
+    room = Preset.__module__ if kind in KINDS else base.__module__
+    problem = f"is not a subclass of {room.rpartition('.')[0]}.{base.__name__}"
     raise InputError(kind, Shown(name), problem=problem)
 
 

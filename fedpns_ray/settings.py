@@ -72,6 +72,7 @@ def completed(fields: Mapping[str, Any], importing: bool = True) -> tuple[Settin
     """
     filled = _spelled(fields)
     filled = defaults_of(filled.setdefault("dataset", "synthetic"), importing) | filled
+    filled.setdefault("optimizer", "sgd")
     strategy = filled.setdefault("strategy", "fedpns")
     own = find_preset(strategy).parts if importing or ":" not in strategy else dict.fromkeys(KINDS, "")
     return filled | {kind: filled.get(kind) or own[kind] for kind in KINDS}, own

@@ -15,7 +15,8 @@ def test_defaults_are_those_of_section_v():
     assert (e.epochs, e.rounds, e.lr, e.lr_decay, e.fraction) == (1, 200, 0.01, 0.995, 0.2)
     assert e.parameters == {
         "sigma": 0.2, "rho": 1,
-        "alpha": 2, "beta": 0.7, "v": 0.7, "expectation": "mean", "check_samples": 128, "check_draw": "random"
+        "alpha": 2, "beta": 0.7, "v": 0.7, "expectation": "mean", "check_samples": 128, "check_draw": "random",
+        "momentum": 0, "nesterov": False, "weight_decay": 0, "clip_gradient": 0,
     }  # fmt: skip
     assert (Experiment(dataset="cifar10").model, Experiment(dataset="cifar10").epochs) == ("cnn-c", 5)
     s = Experiment()
@@ -145,7 +146,7 @@ def test_label_names_changed_parts():
 def test_another_strategy_brings_its_own_parts_and_leaves_foreign_parameters():
     fedavg = Experiment(strategy="fedpns", alpha=3, sigma=0.4).but(strategy="fedavg")
     assert fedavg == Experiment(strategy="fedavg", sigma=0.4)
-    assert fedavg.parts == {"selection": "random", "objective": "plain", "aggregation": "mean"}
+    assert fedavg.parts == {"selection": "random", "objective": "plain", "aggregation": "mean", "server": "none"}
     half = Experiment(strategy="fedavg", selection="half", sigma=0.5)
     assert half.but(seed=2).selection == "half" and half.but(strategy="optimal-aggregation").selection == "random"
     with pytest.raises(InputError, match="it is only used with selection pns"):

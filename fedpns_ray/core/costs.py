@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fedpns_ray.core.devices import PROBE_COST, Resources
 from fedpns_ray.core.interfaces import Nodes, Selection, Updates
+from fedpns_ray.core.local_steps import local_steps
 
 if TYPE_CHECKING:
     from fedpns_ray.experiment import Experiment
@@ -87,7 +88,7 @@ class Ledger:
 
     def _train(self, updates: Updates) -> NDArray[np.float64]:
         """The training time of each node; one that trains for fewer than E epochs finishes sooner."""
-        whole = self._e.epochs * -(-updates.sizes // self._e.batch_size)
+        whole = local_steps(self._e, updates.sizes)
         return self._resources.train[list(updates.node_ids)] * (updates.steps / whole)
 
     def costs(self, selection: Selection, drawn: Sequence[int], updates: Updates, sent: Sequence[int]) -> Costs:

@@ -32,7 +32,7 @@ class Resources:
     """The seconds that every node needs this round, and its channel."""
 
     train: Array
-    """Seconds to train for all its local epochs."""
+    """Seconds to train for all its local epochs, or `max_steps` if they end first."""
     upload: Array
     """Seconds to send one update."""
     gain: Array
@@ -48,7 +48,7 @@ class Devices:
     uplink: Array
     """Bytes sent per second at power gain 1."""
     samples: Array
-    """E D_i, samples that a node trains on per round."""
+    """Samples that a node trains on per round: E D_i, or fewer with `max_steps`."""
     payload: int
     """Bytes of one update."""
     seed: int

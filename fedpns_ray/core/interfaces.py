@@ -1,4 +1,4 @@
-"""What a strategy is made of: a selection, an objective and an aggregation.
+"""What a strategy is made of: a selection, an objective, an aggregation and a server optimiser.
 
 A part is a pydantic model: its fields are its parameters (typed, bounded, documented; the command line and the
 studies read them from here), its private attributes are its state. Parts see arrays and node ids, never a
@@ -52,6 +52,8 @@ class Nodes:
     """|S_t| = c |K|."""
     devices: Devices | None = None
     """The device model, if it is on."""
+    parameters: int = 0
+    """The length of the model's flat vector."""
 
     @property
     def count(self) -> int:
@@ -110,7 +112,7 @@ class Outcome:
     notes: dict[str, Any] = field(default_factory=dict)
     """What else belongs in the record of the round; see `Part.quantities`."""
     step: Vector | None = None
-    """w_t - w_{t-1}: the global update, filled in by the loop."""
+    """w_t - w_{t-1}: the global update as it was really taken, after the server optimiser; filled in by the loop."""
 
 
 SAVED = (np.ndarray, np.generic, bool, int, float, str)
@@ -216,12 +218,26 @@ class Aggregation(Part):
         raise NotImplementedError
 
 
+class ServerOptimizer(Part):
+    """How the aggregated step moves the model. Here it moves it to the aggregated model itself, as FedAvg does."""
+
+    qualified: ClassVar[bool] = True
+
+    def move(self, weights: Vector, aggregated: Vector) -> Vector:
+        """The next model, from the last one and the one that the updates were aggregated into.
+
+        Called once per round, unless nothing was aggregated; may change the state, which `begin` must set up.
+        """
+        return aggregated
+
+
 class Strategy(NamedTuple):
-    """Three choices; most published methods change only one of them."""
+    """Four choices; most published methods change only one of them."""
 
     selection: Selection
     objective: Objective
     aggregation: Aggregation
+    server: ServerOptimizer
 
     def begin(self, nodes: Nodes) -> None:
         for part in self:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from fedpns_ray.core.clipping import clip
 from fedpns_ray.core.costs import Costs, Ledger, Unanswered
 from fedpns_ray.core.interfaces import Nodes, Outcome, Selection, Strategy, Updates, Vector
+from fedpns_ray.core.server_step import served
 from fedpns_ray.core.streams import stream
 from fedpns_ray.core.theory import Gradients, divergence, measure
 from fedpns_ray.core.user_code import refused
@@ -159,7 +160,7 @@ class Run:
         An update that is not finite counts as one that did not return. A round without any finite update, or whose
         model or test is not finite, has diverged: it says so and is the last one; the last finite model is kept.
         """
-        e, (selection, _, aggregation) = self.experiment, self.strategy
+        e, (selection, _, aggregation, server) = self.experiment, self.strategy
         for t in range(self.round + 1, e.rounds + 1):
             weights = self.weights
             if selection.awaits_test and self._untested:
@@ -178,6 +179,8 @@ class Run:
                 outcome = aggregation.combine(weights, sent, self._check_loss(t))
                 _refuse_misshapen(self.strategy, outcome, weights)
             reason = divergence_of(returned, updates, weights, outcome)
+            if len(sent) and not reason:
+                outcome, reason = served(server, weights, outcome)
             if not reason:
                 outcome = replace(outcome, step=outcome.weights - weights)
                 selection.learn(updates, outcome)
@@ -284,7 +287,8 @@ class Facts(NamedTuple):
 
 def known_nodes(experiment: Experiment, sizes: NDArray[np.int64], iid: NDArray[np.bool_], payload: int) -> Nodes:
     """What the server knows about the nodes before round 1; `payload` is the size of a model in bytes."""
-    return Nodes(sizes, iid, experiment.per_round, experiment.build_devices(sizes, payload))
+    parameters = payload // np.dtype(np.float32).itemsize
+    return Nodes(sizes, iid, experiment.per_round, experiment.build_devices(sizes, payload), parameters)
 
 
 def possible_draw(selection: Selection, drawn: Any, count: int) -> list[int]:

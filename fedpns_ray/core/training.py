@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedpns_ray.core.interfaces import Updates, Vector
+from fedpns_ray.core.local_steps import local_steps, steps_per_epoch
 from fedpns_ray.core.models import (
     CohortModel,
     FlatModel,
@@ -53,6 +55,7 @@ class Worker:
         self.initial_weights: Vector = np.array(self.model.weights.cpu().numpy())
         """w before round 1."""
         self._objective = experiment.build_strategy().objective
+        self._optimizer = experiment.build_optimizer()
         self._begin_cohort: Callable[[], Gradients] | None = None
         if experiment.vectorize != "off" and isinstance(self.model.module, CohortModel):
             self._begin_cohort = self._exact_gradients
@@ -90,7 +93,7 @@ class Worker:
     # --- training -----------------------------------------------------------------------------------------------
 
     def train(self, weights: Vector, round: int, node_ids: Sequence[int]) -> Updates:
-        """tau steps of mini-batch SGD (4) on every node, each from the same weights."""
+        """tau_i steps on mini-batches of every node (4), each from the same weights."""
         ids = tuple(sorted(node_ids))
         start = self._tensor(weights)
         deltas = np.empty((len(ids), len(weights)), dtype=np.float32)
@@ -106,7 +109,7 @@ class Worker:
                 losses[positions] = loss
         self._wait_for_slow_nodes(ids)
         sizes = self._population.sizes[list(ids)]
-        steps = np.array(epochs, dtype=np.int64) * -(-sizes // self._e.batch_size)
+        steps = local_steps(self._e, sizes, np.array(epochs, dtype=np.int64))
         return Updates(ids, deltas, losses, sizes, steps, self._e.lr_at(round))
 
     def _wait_for_slow_nodes(self, ids: Sequence[int]) -> None:
@@ -116,8 +119,12 @@ class Worker:
             time.sleep(self._e.slow_seconds * sum(share < self._e.slow_fraction for share in shares))
 
     def _epochs(self, round: int, node: int) -> int:
-        """E, or what the objective makes of it for this node in this round."""
-        return self._objective.epochs(self._e.epochs, stream(self._e.seed, "epochs", round, node))
+        """E, or what the objective makes of it for this node in this round; no more than `max_steps` begin."""
+        epochs = self._objective.epochs(self._e.epochs, stream(self._e.seed, "epochs", round, node))
+        if not self._e.max_steps:
+            return epochs
+        each = int(steps_per_epoch(self._e, self._population.sizes[[node]])[0])
+        return min(epochs, -(-self._e.max_steps // each))
 
     def _groups(self, ids: Sequence[int], epochs: Sequence[int]) -> Iterator[list[int]]:
         """Positions of nodes to train together: one by one, or in cohorts of equal size and number of epochs."""
@@ -142,13 +149,15 @@ class Worker:
         torch.manual_seed(torch_seed(self._e.seed, "dropout", round, node))
         model.load(start)
         model.module.train()
+        step = self._optimizer.start(model.weights, lr)
         total, steps = torch.zeros((), dtype=torch.float64, device=self._device), 0
-        for order in self._orders(round, node, epochs):
-            for batch in torch.from_numpy(order).to(self._device).split(self._e.batch_size):
-                total += model.loss_and_gradient(memory_layout(model.module, x[batch]), y[batch])
-                self._objective.correct(model.gradient, model.weights, start)
-                model.weights.add_(model.gradient, alpha=-lr)
-                steps += 1
+        orders = (torch.from_numpy(order).to(self._device) for order in self._orders(round, node, epochs))
+        batches = chain.from_iterable(order.split(self._e.batch_size) for order in orders)
+        for batch in islice(batches, self._e.max_steps or None):
+            total += model.loss_and_gradient(memory_layout(model.module, x[batch]), y[batch])
+            self._objective.correct(model.gradient, model.weights, start)
+            step(model.gradient)
+            steps += 1
         return model.weights, float(total) / steps
 
     def _train_cohort(self, start: Tensor, round: int, cohort: list[int], epochs: int) -> tuple[Tensor, Any]:
@@ -160,22 +169,29 @@ class Worker:
         torch.manual_seed(torch_seed(self._e.seed, "dropout", round, cohort[0]))
         weights = start.repeat(len(cohort), 1)
         self.model.module.train()
+        step = self._optimizer.start(weights, lr)
         total, steps = torch.zeros(len(cohort), dtype=torch.float64, device=self._device), 0
+        orders = np.stack([self._orders(round, node, epochs) for node in cohort], axis=1)
+        batches = chain.from_iterable(
+            _batches(x, y, torch.from_numpy(order).to(self._device), self._e.batch_size) for order in orders
+        )
         with torch.no_grad():
-            for orders in np.stack([self._orders(round, node, epochs) for node in cohort], axis=1):
-                at = torch.from_numpy(orders).to(self._device)
-                for x_batch, y_batch in _batches(x, y, at, self._e.batch_size):
-                    gradients, losses = gradients_of(weights, x_batch, y_batch)
-                    total += losses
-                    self._objective.correct(gradients, weights, start)
-                    weights.add_(gradients, alpha=-lr)
-                    steps += 1
+            for x_batch, y_batch in islice(batches, self._e.max_steps or None):
+                gradients, losses = gradients_of(weights, x_batch, y_batch)
+                total += losses
+                self._objective.correct(gradients, weights, start)
+                step(gradients)
+                steps += 1
         return weights, (total / steps).cpu().numpy()
 
     def centralised(self, weights: Vector, round: int) -> Vector:
-        """v_t (9): as many steps as a median node takes, each on the full gradient of the global loss F, no dropout."""
+        """v_t (9): as many steps as a median node takes, each on the full gradient of the global loss F, no dropout.
+
+        These are steps of plain gradient descent, whatever the nodes' own optimiser: (9) defines v so.
+        """
         e, s, held = self._e, self._population.samples, self._population.indices
-        steps, lr = e.epochs * -(-int(np.median(self._population.sizes)) // e.batch_size), e.lr_at(round)
+        median = np.array([np.median(self._population.sizes)], dtype=np.int64)
+        steps, lr = int(local_steps(e, median)[0]), e.lr_at(round)
         self._load_for_testing(weights)
         for _ in range(steps):
             whole = torch.zeros_like(self.model.gradient, dtype=torch.float64)

@@ -182,10 +182,11 @@ def _matched(own: Study | None, found: dict[str, Run]) -> dict[str, Trial]:
 def _axes(experiments: Sequence[Experiment]) -> list[str]:
     """Settings that distinguish runs. Where only some have a setting (alpha), it counts if those differ in it."""
     settings = [experiment.settings() for experiment in experiments]
+    whole = [experiment.all_settings() for experiment in experiments]  # an option that is off has a value, too
     keys = dict.fromkeys(key for own in settings for key in own if key not in ("seed", "rounds"))
     kept = []
     for key in keys:
-        values = {str(own.get(key)) for own in settings if key in ("strategy", *KINDS) or key in own}
+        values = {str(own.get(key)) for own in settings} if key in KINDS else {str(a[key]) for a in whole if key in a}
         if len(values) > 1:
             kept.append(key)
     return kept

@@ -9,6 +9,7 @@ from fedpns_ray.core.interfaces import (
     Part,
     Probe,
     Selection,
+    ServerOptimizer,
     Strategy,
     Updates,
     Vector,
@@ -19,5 +20,5 @@ from fedpns_ray.strategies.preset import Preset
 
 __all__ = [
     "Aggregation", "CheckLoss", "Nodes", "Objective", "Outcome", "Part", "Preset", "Probe", "Quantity", "Selection",
-    "Strategy", "Updates", "Vector", "average",
+    "ServerOptimizer", "Strategy", "Updates", "Vector", "average",
 ]  # fmt: skip

@@ -15,6 +15,7 @@ from fedpns_ray.core.interfaces import (
     Outcome,
     Probe,
     Selection,
+    ServerOptimizer,
     Updates,
     Vector,
     average,
@@ -85,3 +86,9 @@ class MeanAggregation(Aggregation):
 
     def combine(self, weights: Vector, updates: Updates, check_loss: CheckLoss) -> Outcome:
         return Outcome(average(weights, updates.deltas, updates.shares), aggregated=updates.node_ids)
+
+
+class NoServer(ServerOptimizer):
+    """The aggregated model is the next one (5)."""
+
+    name = "none"

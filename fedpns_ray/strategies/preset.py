@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedpns_ray.core.interfaces import Aggregation, Objective, Part, Selection
+from fedpns_ray.core.interfaces import Aggregation, Objective, Part, Selection, ServerOptimizer
 
-KINDS: dict[str, type[Part]] = {"selection": Selection, "objective": Objective, "aggregation": Aggregation}
+KINDS: dict[str, type[Part]] = {
+    "selection": Selection,
+    "objective": Objective,
+    "aggregation": Aggregation,
+    "server": ServerOptimizer,
+}
 """The parts of a strategy, with their base classes."""
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A published method: three parts under one name. A part is a registered name, an import path, or a class."""
+    """A published method: its parts under one name. A part is a registered name, an import path, or a class."""
 
     what: str
     selection: str | type[Part] = "random"
     objective: str | type[Part] = "plain"
     aggregation: str | type[Part] = "mean"
+    server: str | type[Part] = "none"
 
     def __post_init__(self) -> None:
         """Configurations hold names, so a class is replaced by its name."""

@@ -14,11 +14,11 @@ from fedpns_ray.settings import defaults_of, overridden
 from fedpns_ray.yaml_file import read_yaml
 
 SECTIONS = {
-    "strategy": ("strategy", "selection", "objective", "aggregation"),
+    "strategy": ("strategy", "selection", "objective", "aggregation", "server"),
     "data": ("dataset", "partition", "nodes", "samples_per_node", "size_spread"),
     "model and training": (
-        "model", "vectorize", "fraction", "rounds", "epochs", "batch_size", "lr", "lr_decay", "lr_floor",
-        "clip_updates", "evaluate_every", "centralised", "seed",
+        "model", "vectorize", "fraction", "rounds", "epochs", "batch_size", "optimizer", "max_steps", "lr", "lr_decay",
+        "lr_floor", "clip_updates", "evaluate_every", "centralised", "seed",
     ),
     "simulated behaviour of nodes": ("drop_probability", "slow_fraction", "slow_seconds"),
     "device model (simulated time)": (
@@ -26,7 +26,8 @@ SECTIONS = {
     ),
 }  # fmt: skip
 KINDS = {
-    "parameters of the strategy": ("selection", "objective", "aggregation"),
+    "parameters of the strategy": ("selection", "objective", "aggregation", "server"),
+    "parameters of the optimizer": ("optimizer",),
     "parameters of the data": ("dataset", "partition"),
 }
 """Sections of flags for the parameters of parts."""

@@ -36,7 +36,8 @@ def command(options: argparse.Namespace) -> int:
             grid.add_column(column, no_wrap=column == "name")
         for name in parts:
             part = find_part(kind, name)
-            parameters = "\n".join(f"{key} = {describe_default(part, key)}" for key in part.model_fields)
+            takers = parameters_of({kind: name})
+            parameters = "\n".join(f"{key} = {describe_default(part, it.field)}" for key, it in takers.items())
             grid.add_row(name, (part.__doc__ or "").strip().splitlines()[0], parameters)
         console.print(grid)
     print_offers(("strategy", *KINDS))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedpns_ray import DivergedError, Experiment, InputError, Interrupted, run
-from fedpns_ray.registry import KINDS, PARTS, PRESETS, find_preset, parameters_of
+from fedpns_ray.registry import PARTS, PRESETS, find_preset, parameters_of
 from fedpns_ray.strategies import Preset
 from fedpns_ray.strategies.oort import OortSelection
 from fedpns_ray.terminal.command_line import main
@@ -40,7 +40,7 @@ def test_stopped_and_resumed_to_the_same_bits(tmp_path, strategy):
     assert all(record["bytes_up"] >= 0 and record["simulated_seconds"] >= 0 for record in whole.records)
 
 
-@pytest.mark.parametrize("strategy", ["fedadp", "cmfl", "power-of-choice", "oort", "fedpns"])
+@pytest.mark.parametrize("strategy", ["fedadp", "cmfl", "power-of-choice", "oort", "fedpns", "fedavgm", "fedadam"])
 def test_the_state_matters(tmp_path, strategy):
     """Else the test above could not fail: a run whose second half begins with a fresh state ends elsewhere."""
     more = {"variant": "rpow-d"} if strategy == "power-of-choice" else {}
@@ -77,7 +77,7 @@ def test_state_dict_round_trip(tmp_path, strategy):
 
 @pytest.mark.parametrize(
     "selection, objective, aggregation",
-    list(itertools.product(*(PARTS[kind] for kind in KINDS))),
+    list(itertools.product(*(PARTS[kind] for kind in ("selection", "objective", "aggregation")))),
 )
 def test_any_three_parts_compose(selection, objective, aggregation):
     parts = {"selection": selection, "objective": objective, "aggregation": aggregation}
@@ -140,7 +140,8 @@ def test_the_example_runs(tmp_path):
 def test_the_example_draws_in_turn_and_goes_on_from_a_checkpoint(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT))
     e = Experiment(strategy="examples.newcomers:Newcomers", patience=0, nodes=10, samples_per_node=30, rounds=20)
-    assert e.parts == {"selection": "examples.newcomers:LeastDrawn", "objective": "plain", "aggregation": "optimal"}
+    own = {"selection": "examples.newcomers:LeastDrawn", "aggregation": "optimal"}
+    assert e.parts == {**PRESETS["fedavg"].parts, **own}
     assert Experiment(**e.settings()) == e and "selection" not in e.settings()
     whole, seen = run(e), []
     assert set(whole.summary["nodes"]["drawn"]) == {4}  # 20 rounds of 2 among 10
@@ -154,7 +155,7 @@ def test_the_example_draws_in_turn_and_goes_on_from_a_checkpoint(tmp_path, monke
 def test_a_class_or_a_preset_by_import_path(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT))
     own = find_preset("examples.newcomers:LeastDrawn")
-    assert own.parts == {"selection": "examples.newcomers:LeastDrawn", "objective": "plain", "aggregation": "mean"}
+    assert own.parts == {**PRESETS["fedavg"].parts, "selection": "examples.newcomers:LeastDrawn"}
     assert "drawn least often" in own.what
     assert Preset("", selection=OortSelection).selection == "oort"
     with pytest.raises(InputError, match="is neither a fedpns_ray.strategies.Preset nor the class of a part"):
