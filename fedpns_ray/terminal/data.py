@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from rich.table import Table
@@ -85,10 +86,11 @@ def _show(options: argparse.Namespace) -> int:
     grid = Table(title=f"{experiment.dataset}: samples of each label on each node", title_justify="left")
     for column in ("node", "iid", *map(str, range(population.samples.classes)), "D_i", "q_dif"):
         grid.add_column(column, justify="right", no_wrap=True)
-    for node in range(min(population.count, SHOWN)):
+    rows = zip(population.described, population.histogram, population.q_dif, strict=True)
+    for node, labels, q_dif in islice(rows, SHOWN):
         kind = "yes" if population.iid[node] else ""
-        counts = (str(count) if count else "·" for count in population.histogram[node])
-        grid.add_row(str(node), kind, *counts, str(population.sizes[node]), f"{population.q_dif[node]:.2f}")
+        counts = (str(count) if count else "·" for count in labels)
+        grid.add_row(str(node), kind, *counts, str(population.sizes[node]), f"{q_dif:.2f}")
     console.print(grid)
     if population.count > SHOWN:
         console.print(f"… and {population.count - SHOWN} more nodes")
