@@ -10,6 +10,8 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
+from fedpns_ray.errors import InputError
+
 Positions = NDArray[np.int32] | NDArray[np.int64]
 CHUNK = 1_000_000
 """Samples that are looked at together when a whole population is summed up: bounds the memory."""
@@ -111,6 +113,24 @@ def listed(held: Sequence[Positions], samples: int) -> Holdings:
     kind = np.int32 if samples < 2**31 else np.int64
     cards: Positions = np.concatenate([np.empty(0, dtype=kind), *held], dtype=kind, casting="unsafe")  # type: ignore[assignment]
     return one_pile(cards, sizes)
+
+
+def checked(held: Sequence[Positions], nodes: int, samples: int) -> Holdings:
+    """What a partition returned, as holdings; an InputError unless every node holds some of the samples that exist."""
+    if isinstance(held, Holdings):
+        return held
+    lists: list[NDArray[np.int64]] = [np.asarray(own) for own in held]
+    if len(lists) != nodes:
+        raise InputError("partition", problem=f"has {len(lists)} nodes instead of {nodes}")
+    for node, own in enumerate(lists):
+        if not len(own):
+            raise InputError("partition", problem=f"node {node} holds no sample")
+        if own.ndim != 1 or own.dtype.kind not in "iu":
+            raise InputError("partition", problem=f"node {node} must hold whole numbers, the positions of its samples")
+        if own.min() < 0 or own.max() >= samples:
+            wrong = own[(own < 0) | (own >= samples)][0]
+            raise InputError("partition", problem=f"node {node} holds sample {wrong}, of 0 … {samples - 1}")
+    return listed(lists, samples)
 
 
 def one_pile(cards: Positions, sizes: NDArray[np.int64]) -> Holdings:

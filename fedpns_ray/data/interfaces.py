@@ -93,6 +93,8 @@ class Partition(Part):
 
     natural: ClassVar[bool] = False
     """Whether samples have owners, so that sizes are not a matter of choice."""
+    sized: ClassVar[bool] = False
+    """Whether it has sizes of its own, so that samples_per_node and size_spread are not used."""
     bytes_per_sample: ClassVar[int] = 12
     """What a node's samples cost beside the data set, while they are spread: their positions, as a list."""
 

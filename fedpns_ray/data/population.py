@@ -84,6 +84,13 @@ class Population:
         q = self.histogram.sum(axis=0) / self.histogram.sum()
         return np.abs(self.histogram / self.sizes[self.described, None] - q).sum(axis=1)
 
+    @cached_property
+    def hellinger(self) -> NDArray[np.float64]:
+        """The Hellinger distance of a described node's label distribution from the population's: 0 to 1."""
+        q = self.histogram.sum(axis=0) / self.histogram.sum()
+        p = self.histogram / self.sizes[self.described, None]
+        return np.sqrt(np.square(np.sqrt(p) - np.sqrt(q)).sum(axis=1) / 2)
+
     def summary(self) -> dict[str, Any]:
         iid = self.iid[self.described]
         q_dif = [round(float(q.mean()), 4) if len(q) else None for q in (self.q_dif[iid], self.q_dif[~iid])]
@@ -95,6 +102,7 @@ class Population:
             "distinct_samples": self.distinct,
             "q_dif_iid": q_dif[0],
             "q_dif_other": q_dif[1],
+            "hellinger": round(float(self.hellinger.mean()), 4),
         }
         return found if len(iid) == self.count else found | {"described_nodes": len(iid)}
 

@@ -21,6 +21,7 @@ EXAMPLES = """examples:
   fedpns data fetch mnist cifar10        download into FEDPNS_DATA, verified
   fedpns data verify                     check everything that is there against the official checksums
   fedpns data show --dataset mnist --sigma 0.2 --rho 2 --out population.png
+  fedpns data show --dataset mnist --partition dirichlet --export part.parquet
 """
 NAMES = tuple(IMAGES)
 SHOWN = 60
@@ -39,6 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show = actions.add_parser("show", help="draw a population: which node holds which labels")
     add_settings(show)
     show.add_argument("--out", type=Path, metavar="FILE", help="also save it as a picture (.png, .pdf or .svg)")
+    show.add_argument(
+        "--export", type=Path, metavar="FILE", help="also write node → sample indices (.json or .parquet)"
+    )
     show.set_defaults(command=_show, runs_code=True)
 
 
@@ -77,11 +81,14 @@ def _known(names: Sequence[str]) -> Sequence[str]:
 
 def _show(options: argparse.Namespace) -> int:
     from fedpns_ray.data import build_population
+    from fedpns_ray.data.export import export, refuse_export
     from fedpns_ray.reporting.population import draw, picture_formats
 
     if options.out and options.out.suffix not in picture_formats():
         raise InputError("out", options.out, f"it must end in {', '.join(picture_formats())}")
     experiment = Experiment(**settings(options))
+    if options.export:
+        refuse_export(options.export)
     population = build_population(experiment)
     grid = Table(title=f"{experiment.dataset}: samples of each label on each node", title_justify="left")
     for column in ("node", "iid", *map(str, range(population.samples.classes)), "D_i", "q_dif"):
@@ -96,6 +103,8 @@ def _show(options: argparse.Namespace) -> int:
         console.print(f"… and {population.count - SHOWN} more nodes")
     for key, value in population.summary().items():
         console.print(f"{key}: {value}", soft_wrap=True)
+    if options.export:
+        console.print(f"written; use it with {export(population, options.export)}", soft_wrap=True)
     if options.out:
         draw(population, experiment, options.out)
         console.print(f"written to {options.out}", soft_wrap=True)

@@ -28,6 +28,14 @@ def dirichlet(
 ) -> Holdings:
     """Every node's label distribution is drawn from a symmetric Dirichlet distribution (Hsu et al. 2019)."""
     piles = label_piles(rng, labels, classes)
-    even = np.full(classes, concentration)
-    counts = np.array([rng.multinomial(size, rng.dirichlet(even)) for size in sizes.tolist()])
+    counts = label_counts(rng, classes, sizes, concentration)
     return deal_labels(piles, np.tile(np.arange(classes), (len(sizes), 1)), counts)
+
+
+def label_counts(
+    rng: np.random.Generator, classes: int, sizes: NDArray[np.int64], concentration: float
+) -> NDArray[np.int64]:
+    """How many samples of each label each node holds: one row per node."""
+    even = np.full(classes, concentration)
+    found = [rng.multinomial(size, rng.dirichlet(even)) for size in sizes.tolist()]
+    return np.array(found, dtype=np.int64).reshape(len(sizes), classes)

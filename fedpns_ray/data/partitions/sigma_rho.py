@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
@@ -48,16 +46,15 @@ def sigma_rho(
 ) -> Holdings:
     """The paper's partition: i.i.d. nodes first; each other node holds D_i / rho samples of each of rho labels."""
     first = iid(rng, labels, sizes[:iid_nodes]) if iid_nodes else None
-    others = few_labels(rng, label_piles(rng, labels, classes), sizes[iid_nodes:], rho)
+    piles, sizes = label_piles(rng, labels, classes), sizes[iid_nodes:]
+    others = deal_labels(piles, distinct_labels(rng, classes, rho, len(sizes)), equal_parts(sizes, rho))
     return joined(first, others) if first else others
 
 
-def few_labels(
-    rng: np.random.Generator, piles: Sequence[NDArray[np.int64]], sizes: NDArray[np.int64], rho: int
-) -> Holdings:
-    """Each node holds D_i / rho samples of each of rho labels, drawn at random; the first ones one more, if need be."""
-    parts = sizes[:, None] // rho + (np.arange(rho) < sizes[:, None] % rho)
-    return deal_labels(piles, distinct_labels(rng, len(piles), rho, len(sizes)), parts)
+def equal_parts(sizes: NDArray[np.int64], rho: int) -> NDArray[np.int64]:
+    """D_i / rho for each of rho labels, one row per node; the first labels have one more, if need be."""
+    found: NDArray[np.int64] = sizes[:, None] // rho + (np.arange(rho) < sizes[:, None] % rho)
+    return found
 
 
 def distinct_labels(rng: np.random.Generator, classes: int, rho: int, nodes: int) -> NDArray[np.int64]:
