@@ -46,9 +46,18 @@ from fedpns_ray.strategies import Strategy
 from fedpns_ray.validation import refusal
 from fedpns_ray.yaml_file import read_yaml
 
-DATA_FIELDS = ("dataset", "partition", "nodes", "samples_per_node", "size_spread")
+DATA_FIELDS = ("dataset", "partition", "nodes", "samples_per_node", "size_spread", "noisy_nodes", "label_noise")
 """Settings that decide the population, with the parameters of the data set and the partition, and the seed."""
-OFF = {"devices": "off", "centralised": False, "clip_updates": 0.0, "optimizer": "sgd", "max_steps": 0}
+OFF = {
+    "devices": "off",
+    "centralised": False,
+    "clip_updates": 0.0,
+    "optimizer": "sgd",
+    "max_steps": 0,
+    "noisy_nodes": 0.0,
+    "label_noise": 0.5,
+    "min_samples": 2,
+}
 """Options that are not written when they are off: runs from before they existed keep their names."""
 
 
@@ -80,6 +89,10 @@ class Experiment(BaseModel):
     """D_i, samples on each node."""
     size_spread: float = Field(0.0, ge=0, le=3)
     """Unequal nodes: D_i is log-normal with this standard deviation of log D_i; 0 makes all equal."""
+    noisy_nodes: float = Field(0.0, ge=0, le=1)
+    """The fraction of nodes with label noise; 0: none."""
+    label_noise: float = Field(0.5, ge=0, le=1)
+    """The fraction of a noisy node's labels that is replaced by another label, uniformly."""
 
     model: str = "cnn-m"
     """mlr, cnn-m, cnn-c, or package.module:Factory of an nn.Module."""

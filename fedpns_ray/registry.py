@@ -34,7 +34,9 @@ from fedpns_ray.data.datasets.shakespeare import ShakespeareDataset
 from fedpns_ray.data.datasets.synthetic import SyntheticDataset
 from fedpns_ray.data.interfaces import Dataset, OfficialDataset, Partition
 from fedpns_ray.data.partitions.dirichlet import DirichletPartition
+from fedpns_ray.data.partitions.file import FilePartition
 from fedpns_ray.data.partitions.iid import IidPartition
+from fedpns_ray.data.partitions.mixture import MixturePartition
 from fedpns_ray.data.partitions.natural import NaturalPartition
 from fedpns_ray.data.partitions.shards import ShardsPartition
 from fedpns_ray.data.partitions.sigma_rho import SigmaRhoPartition
@@ -71,7 +73,7 @@ RESERVED = frozenset(
         "strategy", "parameters", *PART_KINDS, "nodes", "samples_per_node", "size_spread", "model", "vectorize",
         "fraction", "rounds", "epochs", "batch_size", "lr", "lr_decay", "lr_floor", "clip_updates", "drop_probability",
         "slow_fraction", "slow_seconds", "devices", "device_speed", "device_uplink", "device_spread", "device_file",
-        "device_fading", "centralised", "evaluate_every", "seed", "max_steps",
+        "device_fading", "centralised", "evaluate_every", "seed", "max_steps", "noisy_nodes", "label_noise",
     }
 )  # fmt: skip
 """The settings of every experiment: a parameter of the same name is written with the kind of its part."""
@@ -118,7 +120,15 @@ PARTS: dict[str, dict[str, type[Part]]] = {
     },
     "partition": {
         part.name: part
-        for part in (SigmaRhoPartition, DirichletPartition, ShardsPartition, IidPartition, NaturalPartition)
+        for part in (
+            SigmaRhoPartition,
+            DirichletPartition,
+            ShardsPartition,
+            IidPartition,
+            NaturalPartition,
+            MixturePartition,
+            FilePartition,
+        )
     },
     "optimizer": {part.name: part for part in (SGD, Adam, AdamW)},
 }

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from fedpns_ray.core.user_code import path_of
+from fedpns_ray.data.interfaces import GeneratedDataset
 from fedpns_ray.errors import InputError, shown
 from fedpns_ray.registry import (
     DATA_KINDS,
@@ -39,6 +40,9 @@ USED_BY = {
     "device_fading": ("devices", ("log-normal", "file")),
 }
 """Fields that are only used with some choices: field → (the choice, its values)."""
+
+SIZES = ("samples_per_node", "size_spread")
+"""Fields that are not used where nodes have sizes of their own."""
 
 CHOICES = {"strategy", *PART_KINDS, "devices"}
 """Settings that decide which others are used."""
@@ -138,8 +142,17 @@ def _unknown(key: str, value: Any, fields: Mapping[str, Any], names: Collection[
 
 def is_idle(key: str, fields: Mapping[str, Any]) -> bool:
     """Whether a field is not used with the choices made."""
+    if key in SIZES:
+        return _has_sizes(fields)
     choice, values = USED_BY.get(key, ("", ()))
     return bool(choice) and fields[choice] not in values
+
+
+def _has_sizes(fields: Mapping[str, Any]) -> bool:
+    """Whether nodes have sizes of their own: those of a file, or of the owners of a built-in data set."""
+    dataset, partition = (PARTS[kind].get(fields[kind]) for kind in DATA_KINDS)
+    owned = dataset is not None and not issubclass(dataset, GeneratedDataset)
+    return bool(getattr(partition, "sized", False) or (owned and getattr(partition, "natural", False)))
 
 
 def refuse_combinations(fields: Mapping[str, Any], given: Collection[str]) -> None:
@@ -149,6 +162,10 @@ def refuse_combinations(fields: Mapping[str, Any], given: Collection[str]) -> No
             choice, values = USED_BY[key]
             allowed = f"it is only used with {choice} {' or '.join(values)}, and {choice} is {fields[choice]}"
             raise InputError(key, fields[key], allowed)
+    for key in SIZES:
+        if key in given and is_idle(key, fields):
+            allowed = f"with partition {fields['partition']} nodes have sizes of their own"
+            raise InputError(key, fields[key], allowed, "leave it out")
     nodes = fields["nodes"]
     _refuse_misfits(fields)
     if fields["devices"] == "file" and not fields["device_file"]:
@@ -171,6 +188,10 @@ def _refuse_misfits(fields: Mapping[str, Any]) -> None:
     if fields["partition"] not in allowed and (dataset.partitions or unnatural):
         listed = f"{', '.join(allowed[:-1])} or {allowed[-1]}" if len(allowed) > 1 else allowed[0]
         raise InputError("partition", fields["partition"], f"for dataset {fields['dataset']} it must be {listed}")
+    if isinstance(dataset, GeneratedDataset):
+        for key, value in partition:
+            if value != type(partition).model_fields[key].default:
+                raise InputError(key, value, f"dataset {fields['dataset']} makes its own nodes")
     if outline := dataset.outline():
         partition.check(outline.classes, fields["samples_per_node"])
 
@@ -197,8 +218,4 @@ def drop_idle(settings: Mapping[str, Any], importing: bool = True) -> Settings:
     foreign: set[str] = set()
     if importing or not names_user_code(choices):
         foreign = set(known_parameters()) - set(parameters_of(choices))
-    return {
-        key: value
-        for key, value in settings.items()
-        if key not in foreign and not (key in USED_BY and is_idle(key, choices))
-    }
+    return {key: value for key, value in settings.items() if key not in foreign and not is_idle(key, choices)}

@@ -88,19 +88,19 @@ def test_what_is_needed_is_known_within_a_factor_of_2(settings):
      ({"nodes": 2_000_000, "samples_per_node": 5, "model": "tests.test_huge:Wide"}, "fraction")],
 )  # fmt: skip
 def test_more_than_there_is_is_refused_with_numbers(settings, why, monkeypatch):
-    monkeypatch.setattr(memory, "free", lambda: 16 * 10**9)
+    monkeypatch.setattr(memory, "free", lambda: 8 * 10**9)
     e = Experiment(**settings)
-    said = rf"{why}: .* GB of memory.*16.0 GB are free.*the nearest that fits: --"
+    said = rf"{why}: .* GB of memory.*8.0 GB are free.*the nearest that fits: --"
     with pytest.raises(InputError, match=said) as caught:
         run(e, progress=False)
     flag, value = caught.value.hint.rpartition("--")[2].split()
     smaller = e.but(**{flag.replace("-", "_"): value})
-    assert 4 * 10**9 < memory.needed(smaller).total <= 16 * 10**9
+    assert 4 * 10**9 < memory.needed(smaller).total <= 8 * 10**9
 
 
 def test_the_command_refuses_it_in_one_line(monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
-    assert main(["run", "--nodes", "10000000", "--samples-per-node", "100000"]) == 2
+    assert main(["run", "--nodes", "10000000", "--samples-per-node", "10000000"]) == 2
     assert capsys.readouterr().err.count("\n") == 1 and not (tmp_path / "runs").exists()
 
 
@@ -116,7 +116,7 @@ def test_a_container_counts_with_its_own_limit(monkeypatch, tmp_path):
 def test_a_study_is_refused_before_anything_starts(monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.yaml").write_text("base: {nodes: 9000000}\naxes: {sigma: [0.2, 0.3]}\n")
-    monkeypatch.setattr(memory, "free", lambda: 16 * 10**9)
+    monkeypatch.setattr(memory, "free", lambda: 8 * 10**9)
     assert main(["study", "s.yaml", "--out", "o"]) == 2
     said = capsys.readouterr().err
     assert "nodes: 9000000 needs about" in said and said.count("\n") == 1 and not (tmp_path / "o").exists()

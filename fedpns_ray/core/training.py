@@ -189,17 +189,15 @@ class Worker:
 
         These are steps of plain gradient descent, whatever the nodes' own optimiser: (9) defines v so.
         """
-        e, s, held = self._e, self._population.samples, self._population.indices
-        median = np.array([np.median(self._population.sizes)], dtype=np.int64)
-        steps, lr = int(local_steps(e, median)[0]), e.lr_at(round)
+        e, sizes = self._e, self._population.sizes
+        steps, lr = int(local_steps(e, np.array([np.median(sizes)], dtype=np.int64))[0]), e.lr_at(round)
         self._load_for_testing(weights)
         for _ in range(steps):
             whole = torch.zeros_like(self.model.gradient, dtype=torch.float64)
-            for start in range(0, len(held), TEST_CHUNK):
-                own = held[start : start + TEST_CHUNK]
-                x = memory_layout(self.model.module, self._features(s.train_x[own]))
-                self.model.loss_and_gradient(x, torch.tensor(s.train_y[own], device=self._device))
-                whole += self.model.gradient * (len(own) / len(held))
+            for some_x, some_y in self._population.pooled(TEST_CHUNK):
+                x = memory_layout(self.model.module, self._features(some_x))
+                self.model.loss_and_gradient(x, torch.tensor(some_y, device=self._device))
+                whole += self.model.gradient * (len(some_y) / int(sizes.sum()))
             self.model.weights.add_(whole.to(torch.float32), alpha=-lr)
         return np.array(self.model.weights.cpu().numpy())
 
@@ -233,16 +231,16 @@ class Worker:
         self, weights: Vector, round: int, node_ids: Sequence[int], samples: int | None = None
     ) -> NDArray[np.float64]:
         """F_i(w) of nodes on their own data, or an estimate from `samples` of it, redrawn each round."""
-        s = self._population.samples
         self._load_for_testing(weights)
-        held = (self._probed(round, node, samples) for node in node_ids)
-        return np.array([self._correct_and_loss(s.train_x[own], s.train_y[own])[1] / len(own) for own in held])
+        probed = (self._probed(round, node, samples) for node in node_ids)
+        return np.array([self._correct_and_loss(x, y)[1] / len(y) for x, y in probed])
 
-    def _probed(self, round: int, node: int, samples: int | None) -> NDArray[np.int64]:
-        own = self._population.held_by(node)
-        if samples is None or samples >= len(own):
-            return own
-        return stream(self._e.seed, "probe", round, node).choice(own, samples, replace=False)
+    def _probed(self, round: int, node: int, samples: int | None) -> tuple[NDArray[Any], NDArray[Any]]:
+        x, y = self._population.own(node)
+        if samples is None or samples >= len(y):
+            return x, y
+        some = stream(self._e.seed, "probe", round, node).choice(len(y), samples, replace=False)
+        return x[some], y[some]
 
     def _load_for_testing(self, weights: Vector) -> None:
         self.model.load(self._tensor(weights))
@@ -270,8 +268,8 @@ class Worker:
         return tensor
 
     def _samples(self, node: int) -> tuple[Tensor, Tensor]:
-        own, s = self._population.held_by(node), self._population.samples
-        return self._features(s.train_x[own]), torch.tensor(s.train_y[own], device=self._device)
+        x, y = self._population.own(node)
+        return self._features(x), torch.tensor(y, device=self._device)
 
 
 def _batches(x: Tensor, y: Tensor, at: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:

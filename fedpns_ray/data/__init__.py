@@ -9,7 +9,9 @@ import numpy as np
 from fedpns_ray.core.streams import stream
 from fedpns_ray.core.user_code import blamed_on
 from fedpns_ray.data.checking import checked
+from fedpns_ray.data.holdings import checked_holdings
 from fedpns_ray.data.interfaces import Dataset, GeneratedDataset, Partition, Samples
+from fedpns_ray.data.label_noise import with_label_noise
 from fedpns_ray.data.partitions.pile import node_sizes
 from fedpns_ray.data.population import Population, from_lists
 from fedpns_ray.errors import InputError, Shown
@@ -55,9 +57,12 @@ def build_population(experiment: Experiment, samples: Samples | None = None) -> 
     e, dataset = experiment, experiment.build_dataset()
     sizes = node_sizes(stream(e.seed, "node sizes"), e.nodes, e.samples_per_node, e.size_spread)
     if isinstance(dataset, GeneratedDataset):
-        return dataset.population(e.seed, sizes)
+        return with_label_noise(dataset.population(e.seed, sizes), e.seed, e.noisy_nodes, e.label_noise)
     partition = e.build_partition()
     samples = samples or _loaded(e, dataset)
     partition.check(samples.classes, e.samples_per_node)
-    held = partition.spread(stream(e.seed, "partition"), samples, sizes)
-    return from_lists(samples, held, np.arange(e.nodes) < partition.iid_nodes(e.nodes))
+    held = checked_holdings(
+        partition.spread(stream(e.seed, "partition"), samples, sizes), e.nodes, len(samples.train_y)
+    )
+    population = from_lists(samples, held, np.arange(e.nodes) < partition.iid_nodes(e.nodes))
+    return with_label_noise(population, e.seed, e.noisy_nodes, e.label_noise)

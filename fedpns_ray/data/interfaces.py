@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpns_ray.core.interfaces import Part
+from fedpns_ray.data.holdings import Positions
 
 if TYPE_CHECKING:
     from fedpns_ray.data.population import Population
@@ -84,6 +85,10 @@ class OfficialDataset(Dataset):
         raise NotImplementedError
 
 
+MOST_HELD = 1_000
+"""The most nodes whose generated samples are all held in memory; those of larger populations are made when drawn."""
+
+
 class GeneratedDataset(Dataset):
     """A data set that is made for its nodes: it decides itself who holds what."""
 
@@ -98,8 +103,8 @@ class GeneratedDataset(Dataset):
         return 0
 
 
-Held = list[NDArray[np.int64]]
-"""For each node, the positions of its samples in the training set."""
+Held = Sequence[Positions]
+"""For each node, the positions of its samples in the training set: a list, or Holdings, which cost less."""
 
 
 class Partition(Part):
@@ -107,6 +112,10 @@ class Partition(Part):
 
     natural: ClassVar[bool] = False
     """Whether samples have owners, so that sizes are not a matter of choice."""
+    sized: ClassVar[bool] = False
+    """Whether it has sizes of its own, so that samples_per_node and size_spread are not used."""
+    bytes_per_sample: ClassVar[int] = 12
+    """What a node's samples cost beside the data set, while they are spread: their positions, as a list."""
 
     def check(self, classes: int, samples_per_node: int) -> None:
         """Raise an InputError for parameters that cannot work; called as early as the number of classes is known."""

@@ -61,7 +61,8 @@ def _machine() -> Finding:
 def _memory() -> Finding:
     """What a run of the default size needs, and the largest population of its kind that fits."""
     small = Experiment()
-    need, bytes_per_node = needed(small), (needed(small.but(nodes=1050)).total - needed(small).total) / 1000
+    need, many = needed(small), (needed(small.but(nodes=nodes)).total for nodes in (3000, 2000))
+    bytes_per_node = (next(many) - next(many)) / 1000
     most = max(0.0, (unused() - need.processes) / bytes_per_node)
     size = f"{small.nodes} nodes of {small.samples_per_node} samples"
     found = f"the default run needs {need.total / 2**30:.1f} GiB ({size}); {most:,.0f} such nodes fit"

@@ -19,14 +19,19 @@ def picture_formats() -> tuple[str, ...]:
 
 def draw(population: Population, experiment: Experiment, path: Path) -> None:
     """Draw a population. Above: samples of every label on every node. Below: q_dif (Theorem 1)."""
-    width = float(np.clip(population.count * 0.16, 6, 24))
+    nodes = population.described
+    width = float(np.clip(len(nodes) * 0.16, 6, 24))
     figure, ((top,), (bottom,)) = panels(2, 1, (width, 5), sharex=True, height_ratios=[3, 1])
     image = top.imshow(population.histogram.T, aspect="auto", cmap="viridis", interpolation="nearest")
     top.set(ylabel="label", yticks=range(population.samples.classes))
     figure.colorbar(image, ax=top, label="samples", pad=0.01)
-    colours = np.where(population.iid, "#0072B2", "#D55E00")
-    bottom.bar(np.arange(population.count), population.q_dif, color=colours, width=0.85)
-    bottom.set(xlabel="node (blue: i.i.d.)", ylabel="q_dif", ylim=(0, 2))
+    colours = np.where(population.iid[nodes], "#0072B2", "#D55E00")
+    bottom.bar(np.arange(len(nodes)), population.q_dif, color=colours, width=0.85)
+    bottom.set(
+        xlabel="node (blue: i.i.d.)" if len(nodes) == population.count else "evenly spaced nodes (blue: i.i.d.)",
+        ylabel="q_dif",
+        ylim=(0, 2),
+    )
     bare(bottom)
     shown = ("partition", "sigma", "rho", "varrho", "concentration", "shards_per_node", "seed")
     settings = experiment.settings()

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import psutil
 
-from fedpns_ray.data.interfaces import GeneratedDataset, Outline
+from fedpns_ray.data.interfaces import MOST_HELD, GeneratedDataset, Outline
 from fedpns_ray.errors import InputError, Shown
 from fedpns_ray.experiment import Experiment
 from fedpns_ray.runtime.layout import ACTOR_MEMORY, Layout
@@ -21,6 +21,8 @@ PER_SAMPLE = 16
 """Bytes of a sample beside its features: the label, and its position in the training set."""
 PER_NODE = 750
 """Bytes of a node: offsets, sizes, histograms while they are summed up, what a selection knows; measured."""
+SUMMED_UP = 60 * 10**6
+"""Bytes that it takes to sum up a population, a million samples at a time; measured."""
 CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -46,17 +48,25 @@ def needed(experiment: Experiment, actors: int | None = None) -> Needed:
     e = experiment
     dataset = e.build_dataset()
     outline = dataset.outline()
-    per_sample, data = PER_SAMPLE, 0
-    if outline and isinstance(dataset, GeneratedDataset):  # elsewhere nodes hold positions of samples, not copies
-        per_sample += 4 * math.prod(outline.shape)
-    elif outline:
-        data = outline.samples * math.prod(outline.shape)
-    data += e.nodes * (e.samples_per_node * per_sample + PER_NODE)
+    data = e.nodes * PER_NODE
+    if isinstance(dataset, GeneratedDataset):  # elsewhere nodes hold positions of samples, not copies
+        size = PER_SAMPLE + 4 * math.prod(outline.shape if outline else ())
+        data += size * (_held_at_once(e) * e.samples_per_node + (outline.samples if outline else 0))
+    else:
+        data += e.nodes * e.samples_per_node * e.build_partition().bytes_per_sample + SUMMED_UP
+        data += outline.samples * math.prod(outline.shape) if outline else 0
     updates = e.trained_per_round * 4 * parameters(e, outline) if outline else 0
     if actors is None:
         return Needed(PROCESS, data, updates)
     # On Ray: the population here and in the object store; updates on the actors, in the store, joined and ordered.
     return Needed(2 * PROCESS + actors * ACTOR_MEMORY, 2 * data, 4 * updates)
+
+
+def _held_at_once(experiment: Experiment) -> int:
+    """Nodes whose generated samples are in memory together: all, or, of many, a cohort that trains."""
+    from fedpns_ray.core.training import COHORT
+
+    return experiment.nodes if experiment.nodes <= MOST_HELD else COHORT
 
 
 def actors_here(layout: Layout, experiment: Experiment, address: str | None) -> int:

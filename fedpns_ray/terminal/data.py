@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from rich.table import Table
@@ -23,6 +24,7 @@ EXAMPLES = """examples:
   fedpns data fetch mnist cifar10        download into FEDPNS_DATA, verified
   fedpns data verify                     check everything that is there against the official checksums
   fedpns data show --dataset mnist --sigma 0.2 --rho 2 --out population.png
+  fedpns data show --dataset mnist --partition dirichlet --export part.parquet
 """
 NAMES = tuple(official_datasets())
 THE_PAPERS = ("mnist", "fashion-mnist", "cifar10")
@@ -43,6 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show = actions.add_parser("show", help="draw a population: which node holds which labels")
     add_settings(show)
     show.add_argument("--out", type=Path, metavar="FILE", help="also save it as a picture (.png, .pdf or .svg)")
+    show.add_argument(
+        "--export", type=Path, metavar="FILE", help="also write node → sample indices (.json or .parquet)"
+    )
     show.set_defaults(command=_show)
 
 
@@ -97,6 +102,7 @@ def _known(names: Sequence[str]) -> Sequence[str]:
 
 def _show(options: argparse.Namespace) -> int:
     from fedpns_ray.data import build_population
+    from fedpns_ray.data.export import export, refuse_export
     from fedpns_ray.reporting.population import draw, picture_formats
 
     if options.out and options.out.suffix not in picture_formats():
@@ -104,19 +110,24 @@ def _show(options: argparse.Namespace) -> int:
     if options.config or any(":" in str(value) for value in vars(options).values()):  # it may name a part of one's own
         sys.path.append(str(Path.cwd()))  # last: what lies in this folder must not stand in for what is installed
     experiment = Experiment(**settings(options))
+    if options.export:
+        refuse_export(options.export)
     population = build_population(experiment)
     grid = Table(title=f"{experiment.dataset}: samples of each label on each node", title_justify="left")
     for column in ("node", "iid", *map(str, range(population.samples.classes)), "D_i", "q_dif"):
         grid.add_column(column, justify="right", no_wrap=True)
-    for node in range(min(population.count, SHOWN)):
+    rows = zip(population.described, population.histogram, population.q_dif, strict=True)
+    for node, labels, q_dif in islice(rows, SHOWN):
         kind = "yes" if population.iid[node] else ""
-        counts = (str(count) if count else "·" for count in population.histogram[node])
-        grid.add_row(str(node), kind, *counts, str(population.sizes[node]), f"{population.q_dif[node]:.2f}")
+        counts = (str(count) if count else "·" for count in labels)
+        grid.add_row(str(node), kind, *counts, str(population.sizes[node]), f"{q_dif:.2f}")
     console.print(grid)
     if population.count > SHOWN:
         console.print(f"… and {population.count - SHOWN} more nodes")
     for key, value in population.summary().items():
         console.print(f"{key}: {value}", soft_wrap=True)
+    if options.export:
+        console.print(f"written; use it with {export(population, options.export)}", soft_wrap=True)
     if options.out:
         draw(population, experiment, options.out)
         console.print(f"written to {options.out}", soft_wrap=True)

@@ -15,7 +15,7 @@ from fedpns_ray.yaml_file import read_yaml
 
 SECTIONS = {
     "strategy": ("strategy", "selection", "objective", "aggregation", "server"),
-    "data": ("dataset", "partition", "nodes", "samples_per_node", "size_spread"),
+    "data": ("dataset", "partition", "nodes", "samples_per_node", "size_spread", "noisy_nodes", "label_noise"),
     "model and training": (
         "model", "vectorize", "fraction", "rounds", "epochs", "batch_size", "optimizer", "max_steps", "lr", "lr_decay",
         "lr_floor", "clip_updates", "evaluate_every", "centralised", "seed",

@@ -6,30 +6,26 @@ pile over.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
+from fedpns_ray.data.holdings import Holdings, dealt
 from fedpns_ray.errors import InputError
 
 
-class Pile:
-    """Samples in shuffled order, handed out one after another; when they are used up, it starts over."""
-
-    def __init__(self, rng: np.random.Generator, positions: NDArray[np.int64]) -> None:
-        self._shuffled = rng.permutation(positions)
-        self._next = 0
-
-    def __len__(self) -> int:
-        return len(self._shuffled)
-
-    def take(self, count: int) -> NDArray[np.int64]:
-        at = (self._next + np.arange(count)) % len(self._shuffled)
-        self._next = (self._next + count) % len(self._shuffled)
-        return self._shuffled[at]
+def label_piles(rng: np.random.Generator, labels: NDArray[np.int64], classes: int) -> list[NDArray[np.int64]]:
+    """The samples of each label, shuffled."""
+    return [rng.permutation(np.flatnonzero(labels == label)) for label in range(classes)]
 
 
-def label_piles(rng: np.random.Generator, labels: NDArray[np.int64], classes: int) -> list[Pile]:
-    return [Pile(rng, np.flatnonzero(labels == label)) for label in range(classes)]
+def deal_labels(piles: Sequence[NDArray[np.int64]], labels: NDArray[np.int64], counts: NDArray[np.int64]) -> Holdings:
+    """Node i is given counts[i, k] samples of labels[i, k]; refused if a label has too few samples."""
+    there = np.array([len(pile) for pile in piles])[labels]
+    for node, k in np.argwhere(counts > there)[:1]:
+        refuse_too_many(int(counts[node, k]), int(there[node, k]), f"samples of label {labels[node, k]}")
+    return dealt(piles, labels, counts)
 
 
 def node_sizes(rng: np.random.Generator, nodes: int, samples: int, spread: float) -> NDArray[np.int64]:
