@@ -78,7 +78,7 @@ class Experiment(BaseModel):
     """Unequal nodes: D_i is log-normal with this standard deviation of log D_i; 0 makes all equal."""
 
     model: str = "cnn-m"
-    """mlr, cnn-m, cnn-c, or package.module:Factory of an nn.Module."""
+    """mlr, cnn-m, cnn-c, resnet18-gn, char-lstm, or package.module:Factory of an nn.Module."""
     vectorize: Literal["auto", "on", "off"] = "auto"
     """Train nodes together: auto where it is exact (mlr), on for speed on a GPU, off never."""
 

@@ -26,7 +26,7 @@ from fedpns_ray.validation import refusal, suggestion
 
 Settings = dict[str, Any]
 
-MODELS = ("mlr", "cnn-m", "cnn-c")
+MODELS = ("mlr", "cnn-m", "cnn-c", "resnet18-gn", "char-lstm")
 """The built-in models; a user-defined one is `package.module:Factory`."""
 
 USED_BY = {

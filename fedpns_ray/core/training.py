@@ -20,10 +20,11 @@ from torch import Tensor
 from fedpns_ray.core.interfaces import Updates, Vector
 from fedpns_ray.core.models import (
     CohortModel,
+    Fit,
     FlatModel,
     Gradients,
-    build_model,
     memory_layout,
+    model_for,
     own_randomness,
     refuse_unvectorisable,
 )
@@ -47,9 +48,7 @@ class Worker:
     def __init__(self, experiment: Experiment, population: Population, device: str = "cpu") -> None:
         self._e, self._population, self._device = experiment, population, torch.device(device)
         samples = population.samples
-        self.model = FlatModel(
-            build_model(experiment.model, samples.shape, samples.classes, experiment.seed), self._device
-        )
+        self.model = FlatModel(model_for(experiment, samples), self._device)
         self.initial_weights: Vector = np.array(self.model.weights.cpu().numpy())
         """w before round 1."""
         self._objective = experiment.build_strategy().objective
@@ -57,7 +56,7 @@ class Worker:
         if experiment.vectorize != "off" and isinstance(self.model.module, CohortModel):
             self._begin_cohort = self._exact_gradients
         elif experiment.vectorize == "on":
-            refuse_unvectorisable(experiment.model, self.model, samples.shape)
+            refuse_unvectorisable(experiment.model, self.model, samples.shape, Fit.to(samples))
             self._begin_cohort = self.model.pure_gradients
 
     def _exact_gradients(self) -> Gradients:

@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 
 def check_fits(experiment: Experiment, population: Population) -> None:
     """Raise an InputError if the model or the strategy cannot work with this population."""
-    from fedpns_ray.core.models import CohortModel, FlatModel, build_model, refuse_unvectorisable
+    from fedpns_ray.core.models import CohortModel, Fit, FlatModel, model_for, refuse_unvectorisable
 
-    module = build_model(experiment.model, population.samples.shape, population.samples.classes, experiment.seed)
+    samples = population.samples
+    module = model_for(experiment, samples)
     if experiment.vectorize == "on" and not isinstance(module, CohortModel):
-        refuse_unvectorisable(experiment.model, FlatModel(module), population.samples.shape)
+        refuse_unvectorisable(experiment.model, FlatModel(module), samples.shape, Fit.to(samples))
     payload = 4 * sum(p.numel() for p in module.parameters() if p.requires_grad)
     with blamed_on(experiment.user_packages):
         experiment.build_strategy().begin(known_nodes(experiment, population.sizes, population.iid, payload))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -38,6 +39,13 @@ class Samples:
     def shape(self) -> tuple[int, ...]:
         return self.train_x.shape[1:]
 
+    @cached_property
+    def tokens(self) -> int | None:
+        """The highest token of the features; None where they are not tokens."""
+        if self.train_x.dtype != np.int64:
+            return None
+        return max((int(x.max()) for x in (self.train_x, self.test_x) if x.size), default=0)
+
 
 class Outline(NamedTuple):
     """What is known about a data set before it is loaded, to estimate memory."""
@@ -46,6 +54,8 @@ class Outline(NamedTuple):
     samples: int
     """Samples that are held in memory, whatever the number of nodes."""
     classes: int = 10
+    tokens: int | None = None
+    """The highest token, where the features are tokens."""
 
 
 class Dataset(Part):

@@ -42,11 +42,11 @@ class Result:
         """The final model as a torch module; for a run that diverged, the last finite one."""
         import torch
 
-        from fedpns_ray.core.models import FlatModel, build_model
+        from fedpns_ray.core.models import FlatModel, model_for
         from fedpns_ray.data import build_population
 
         samples = build_population(self.experiment).samples
-        flat = FlatModel(build_model(self.experiment.model, samples.shape, samples.classes, self.experiment.seed))
+        flat = FlatModel(model_for(self.experiment, samples))
         flat.load(torch.from_numpy(self.weights))
         return flat.module.eval()
 

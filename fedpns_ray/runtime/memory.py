@@ -68,9 +68,9 @@ def actors_here(layout: Layout, experiment: Experiment, address: str | None) -> 
 
 
 def parameters(experiment: Experiment, outline: Outline) -> int:
-    from fedpns_ray.core.models import build_model
+    from fedpns_ray.core.models import model_for
 
-    module = build_model(experiment.model, outline.shape, outline.classes, experiment.seed)
+    module = model_for(experiment, outline)
     return sum(p.numel() for p in module.parameters() if p.requires_grad)
 
 

@@ -1,0 +1,121 @@
+"""Models by name or import path, built with the initial weights of a seed, and refused if they cannot be trained."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from fedpns_ray.core.models.buffers import Buffers
+from fedpns_ray.core.models.char_lstm import CharLSTM
+from fedpns_ray.core.models.cnn import CNNC, CNNM
+from fedpns_ray.core.models.flat import FlatModel, memory_layout, own_randomness
+from fedpns_ray.core.models.mlr import MLR
+from fedpns_ray.core.models.resnet import ResNet18GN
+from fedpns_ray.core.streams import torch_seed
+from fedpns_ray.core.user_code import import_path
+from fedpns_ray.errors import InputError, Shown, one_line
+
+if TYPE_CHECKING:
+    from fedpns_ray.experiment import Experiment
+
+BUILT_IN = {"mlr": MLR, "cnn-m": CNNM, "cnn-c": CNNC, "resnet18-gn": ResNet18GN, "char-lstm": CharLSTM}
+
+
+class Described(Protocol):
+    """What a model must know about data: those that are loaded, or the outline of those that are not."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def classes(self) -> int: ...
+
+    @property
+    def tokens(self) -> int | None: ...
+
+
+class Fit(NamedTuple):
+    """What a model must fit beside the shape of its inputs and the number of classes."""
+
+    tokens: int | None = None
+    """The highest of the whole numbers that are its inputs; None where inputs are float32."""
+
+    def inputs(self, *shape: int) -> Tensor:
+        """Inputs to try a model with."""
+        return torch.zeros(shape) if self.tokens is None else torch.full(shape, self.tokens)
+
+    @classmethod
+    def to(cls, data: Described) -> Fit:
+        return cls(data.tokens)
+
+
+NUMBERS = Fit()
+
+
+def model_for(experiment: Experiment, data: Described) -> nn.Module:
+    """The model of an experiment on these data."""
+    return build_model(experiment.model, data.shape, data.classes, experiment.seed, Fit.to(data))
+
+
+def build_model(name: str, shape: tuple[int, ...], classes: int, seed: int, fit: Fit = NUMBERS) -> nn.Module:
+    """The module that a name or import path names, with the initial weights of this seed.
+
+    A user-defined factory may take `shape` and `classes`, or nothing.
+    """
+    factory: Any = BUILT_IN.get(name) or import_path(name, "model")
+    wanted = {"shape": shape, "classes": classes}
+    try:
+        taken = set(inspect.signature(factory).parameters)
+        with torch.enable_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(torch_seed(seed, "initial weights"))
+            module = factory(**{key: value for key, value in wanted.items() if key in taken})
+            _refuse_unfit(name, module, shape, classes, fit)
+    except InputError:
+        raise
+    except Exception as error:  # the factory is the user's: whatever it raises is for them to see
+        problem = f"cannot be trained on inputs of shape {shape} ({_reason(error)})"
+        raise InputError("model", Shown(name), problem=problem) from None
+    return module
+
+
+def _refuse_unfit(name: str, module: Any, shape: tuple[int, ...], classes: int, fit: Fit) -> None:
+    model = Shown(name)
+    if not isinstance(module, nn.Module):
+        problem = f"returned an object of type {type(module).__name__}"
+        raise InputError("model", model, "it must return a torch.nn.Module", problem=problem)
+    if any(isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats for m in module.modules()):
+        problem = "has batch normalisation, whose running statistics are not parameters"
+        raise InputError("model", model, hint="use nn.GroupNorm, or track_running_stats=False", problem=problem)
+    if not any(p.requires_grad for p in module.parameters()):
+        raise InputError("model", model, problem="has no parameters to train")
+    buffers = Buffers(module.float())
+    outputs = module(memory_layout(module, fit.inputs(2, *shape)))
+    if tuple(outputs.shape) != (2, classes):
+        problem = f"has outputs of shape {tuple(outputs.shape)[1:]}"
+        raise InputError("model", model, f"it must be ({classes},)", problem=problem)
+    outputs.sum().backward()
+    module.zero_grad()
+    buffers.restore()
+
+
+def refuse_unvectorisable(name: str, model: FlatModel, shape: tuple[int, ...], fit: Fit = NUMBERS) -> None:
+    """Refuse `vectorize: on` for a module that torch.func cannot handle: two steps of two nodes are tried."""
+    device = model.weights.device
+    x, y = fit.inputs(2, 2, *shape).to(device), torch.zeros(2, 2, dtype=torch.int64, device=device)
+    weights = model.weights.repeat(2, 1)
+    model.module.train()
+    try:
+        with torch.no_grad(), own_randomness(device):
+            gradients = model.pure_gradients()
+            for _ in range(2):
+                gradients(weights, x, y)
+    except Exception as error:  # the module is the user's, and torch raises many kinds of errors
+        problem = f"is not allowed for model {name} ({_reason(error)})"
+        raise InputError("vectorize", Shown("on"), problem=problem) from None
+
+
+def _reason(error: Exception) -> str:
+    return one_line(f"{type(error).__name__}: {error}")
