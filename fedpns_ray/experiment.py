@@ -46,7 +46,7 @@ from fedpns_ray.yaml_file import read_yaml
 
 DATA_FIELDS = ("dataset", "partition", "nodes", "samples_per_node", "size_spread")
 """Settings that decide the population, with the parameters of the data set and the partition, and the seed."""
-OFF = {"devices": "off", "centralised": False, "clip_updates": 0.0}
+OFF = {"devices": "off", "centralised": False, "clip_updates": 0.0, "loss": ""}
 """Options that are not written when they are off: runs from before they existed keep their names."""
 
 
@@ -81,6 +81,9 @@ class Experiment(BaseModel):
     """mlr, cnn-m, cnn-c, resnet18-gn, char-lstm, or package.module:Factory of an nn.Module."""
     vectorize: Literal["auto", "on", "off"] = "auto"
     """Train nodes together: auto where it is exact (mlr), on for speed on a GPU, off never."""
+
+    loss: str = ""
+    """What is minimised: the loss of the data set's task, or package.module:function of (outputs, targets)."""
 
     fraction: float = Field(0.2, gt=0, le=1)
     """c, the fraction of nodes drawn each round."""
@@ -181,7 +184,7 @@ class Experiment(BaseModel):
     @property
     def user_packages(self) -> set[str]:
         """The top-level packages of user-defined parts and models."""
-        paths = [path for path in (*self.all_parts.values(), self.model, self.strategy) if ":" in path]
+        paths = [path for path in (*self.all_parts.values(), self.model, self.loss, self.strategy) if ":" in path]
         return {path.partition(":")[0].partition(".")[0] for path in paths} - {"fedpns_ray"}
 
     @property

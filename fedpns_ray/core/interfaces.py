@@ -188,7 +188,10 @@ class Selection(Part):
         """Called after aggregation. `updates` are those of every node that trained and returned."""
 
     def hear(self, accuracy: float, loss: float) -> None:
-        """Takes the test of the last round's model; called before the next draw only if the selection `awaits_test`."""
+        """Takes the test of the last round's model; called before the next draw only if the selection `awaits_test`.
+
+        In a regression, where nothing is right or wrong, the accuracy is NaN.
+        """
 
     def notes(self) -> dict[str, Any]:
         """What the selection adds to the record of the round; see `Part.quantities`."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -48,15 +47,18 @@ class Worker:
     def __init__(self, experiment: Experiment, population: Population, device: str = "cpu") -> None:
         self._e, self._population, self._device = experiment, population, torch.device(device)
         samples = population.samples
-        self.model = FlatModel(model_for(experiment, samples), self._device)
+        fit = Fit.to(samples, experiment)
+        self._task = fit.task
+        self.model = FlatModel(model_for(experiment, samples), self._device, fit.task.loss)
         self.initial_weights: Vector = np.array(self.model.weights.cpu().numpy())
         """w before round 1."""
         self._objective = experiment.build_strategy().objective
         self._begin_cohort: Callable[[], Gradients] | None = None
-        if experiment.vectorize != "off" and isinstance(self.model.module, CohortModel):
+        closed = fit.task.is_cross_entropy(fit.targets) and isinstance(self.model.module, CohortModel)
+        if experiment.vectorize != "off" and closed:
             self._begin_cohort = self._exact_gradients
         elif experiment.vectorize == "on":
-            refuse_unvectorisable(experiment.model, self.model, samples.shape, Fit.to(samples))
+            refuse_unvectorisable(experiment.model, self.model, samples.shape, fit)
             self._begin_cohort = self.model.pure_gradients
 
     def _exact_gradients(self) -> Gradients:
@@ -236,8 +238,7 @@ class Worker:
         labels = torch.tensor(y, device=self._device)
         self.model.reset_buffers()
         outputs = self.model.module(memory_layout(self.model.module, self._features(x)))
-        loss = F.cross_entropy(outputs.double(), labels, reduction="sum")
-        return float((outputs.argmax(1) == labels).sum()), float(loss)
+        return self._task.tested(outputs, labels)
 
     # --- tensors ------------------------------------------------------------------------------------------------
 
@@ -259,13 +260,13 @@ class Worker:
 
 def _batches(x: Tensor, y: Tensor, at: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
     """An epoch of a cohort, batch by batch; full batches are gathered in one go."""
-    m, d = y.shape
+    m, d = y.shape[:2]
     rows = at + d * torch.arange(m, device=at.device).unsqueeze(1)
     whole = d - d % size
 
     def gather(steps: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         x_steps = x.flatten(0, 1).index_select(0, steps.flatten()).view(*steps.shape, *x.shape[2:])
-        y_steps = y.flatten().index_select(0, steps.flatten()).view_as(steps)
+        y_steps = y.flatten(0, 1).index_select(0, steps.flatten()).view(*steps.shape, *y.shape[2:])
         return zip(x_steps.unbind(), y_steps.unbind(), strict=True)
 
     if whole:

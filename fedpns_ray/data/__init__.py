@@ -10,6 +10,7 @@ from fedpns_ray.core.streams import stream
 from fedpns_ray.data.interfaces import GeneratedDataset, Samples
 from fedpns_ray.data.partitions.pile import node_sizes
 from fedpns_ray.data.population import Population, from_lists
+from fedpns_ray.errors import InputError
 
 if TYPE_CHECKING:
     from fedpns_ray.experiment import Experiment
@@ -42,6 +43,9 @@ def build_population(experiment: Experiment, samples: Samples | None = None) -> 
         return dataset.population(e.seed, sizes)
     partition = e.build_partition()
     samples = samples or dataset.load()
+    if partition.by_label and (samples.task == "regression" or samples.targets):
+        allowed = f"it needs one label per sample, which dataset {e.dataset} does not have; use iid or natural"
+        raise InputError("partition", e.partition, allowed)
     partition.check(samples.classes, e.samples_per_node)
     held = partition.spread(stream(e.seed, "partition"), samples, sizes)
     return from_lists(samples, held, np.arange(e.nodes) < partition.iid_nodes(e.nodes))

@@ -18,8 +18,10 @@ def check_fits(experiment: Experiment, population: Population) -> None:
 
     samples = population.samples
     module = model_for(experiment, samples)
-    if experiment.vectorize == "on" and not isinstance(module, CohortModel):
-        refuse_unvectorisable(experiment.model, FlatModel(module), samples.shape, Fit.to(samples))
+    fit = Fit.to(samples, experiment)
+    closed = fit.task.is_cross_entropy(fit.targets) and isinstance(module, CohortModel)
+    if experiment.vectorize == "on" and not closed:
+        refuse_unvectorisable(experiment.model, FlatModel(module, loss=fit.task.loss), samples.shape, fit)
     payload = 4 * sum(p.numel() for p in module.parameters() if p.requires_grad)
     with blamed_on(experiment.user_packages):
         experiment.build_strategy().begin(known_nodes(experiment, population.sizes, population.iid, payload))

@@ -34,10 +34,24 @@ class Samples:
     classes: int = 10
     train_node: NDArray[np.int64] | None = None
     """The natural owner of each training sample, if the data set has owners: 0, 1, …"""
+    task: str = "classification"
+    """classification, next-token, or regression, whose targets are float32 and whose `classes` are their numbers."""
 
     @property
     def shape(self) -> tuple[int, ...]:
         return self.train_x.shape[1:]
+
+    @property
+    def targets(self) -> tuple[int, ...]:
+        """The shape of one target; empty for a single label or number."""
+        return self.train_y.shape[1:]
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """One label per training sample: of several positions the last one's; in a regression all have the same."""
+        if self.task == "regression":
+            return np.zeros(len(self.train_y), dtype=np.int64)
+        return self.train_y.reshape(len(self.train_y), -1)[:, -1]
 
     @cached_property
     def tokens(self) -> int | None:
@@ -56,6 +70,9 @@ class Outline(NamedTuple):
     classes: int = 10
     tokens: int | None = None
     """The highest token, where the features are tokens."""
+    task: str = "classification"
+    targets: tuple[int, ...] = ()
+    """The shape of one target; empty for a single label or number."""
 
 
 class Dataset(Part):
@@ -98,6 +115,8 @@ class Partition(Part):
 
     natural: ClassVar[bool] = False
     """Whether samples have owners, so that sizes are not a matter of choice."""
+    by_label: ClassVar[bool] = False
+    """Whether it spreads samples by their label, so that each must have exactly one."""
 
     def check(self, classes: int, samples_per_node: int) -> None:
         """Raise an InputError for parameters that cannot work; called as early as the number of classes is known."""

@@ -41,7 +41,7 @@ class Population:
     def histogram(self) -> NDArray[np.int64]:
         """The number of samples of each label on each node."""
         owner = np.repeat(np.arange(self.count), self.sizes)
-        cells = owner * self.samples.classes + self.samples.train_y[self.indices]
+        cells = owner * self.samples.classes + self.samples.labels[self.indices]
         counts = np.bincount(cells, minlength=self.count * self.samples.classes)
         return counts.reshape(self.count, self.samples.classes)
 
@@ -61,7 +61,9 @@ class Population:
         return digest.hexdigest()
 
     def summary(self) -> dict[str, Any]:
-        q_dif = [round(float(q.mean()), 4) if len(q) else None for q in (self.q_dif[self.iid], self.q_dif[~self.iid])]
+        labelled = self.samples.task != "regression"
+        groups = (self.q_dif[self.iid], self.q_dif[~self.iid])
+        q_dif = [round(float(q.mean()), 4) if len(q) and labelled else None for q in groups]
         return {
             "sha256": self.sha256,
             "nodes": self.count,

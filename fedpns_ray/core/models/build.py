@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
@@ -15,6 +16,7 @@ from fedpns_ray.core.models.flat import FlatModel, memory_layout, own_randomness
 from fedpns_ray.core.models.mlr import MLR
 from fedpns_ray.core.models.resnet import ResNet18GN
 from fedpns_ray.core.streams import torch_seed
+from fedpns_ray.core.tasks import CLASSIFICATION, Task, find_task
 from fedpns_ray.core.user_code import import_path
 from fedpns_ray.errors import InputError, Shown, one_line
 
@@ -36,31 +38,44 @@ class Described(Protocol):
     @property
     def tokens(self) -> int | None: ...
 
+    @property
+    def task(self) -> str: ...
+
+    @property
+    def targets(self) -> tuple[int, ...]: ...
+
 
 class Fit(NamedTuple):
     """What a model must fit beside the shape of its inputs and the number of classes."""
 
     tokens: int | None = None
     """The highest of the whole numbers that are its inputs; None where inputs are float32."""
+    task: Task = CLASSIFICATION
+    targets: tuple[int, ...] = ()
+    """The shape of one target; empty for a single label or number."""
+
+    @classmethod
+    def to(cls, data: Described, experiment: Experiment) -> Fit:
+        return cls(data.tokens, find_task(data.task, experiment.loss), data.targets)
 
     def inputs(self, *shape: int) -> Tensor:
         """Inputs to try a model with."""
         return torch.zeros(shape) if self.tokens is None else torch.full(shape, self.tokens)
 
-    @classmethod
-    def to(cls, data: Described) -> Fit:
-        return cls(data.tokens)
+    def zeros(self, *samples: int) -> Tensor:
+        """Targets to try a loss with."""
+        return torch.zeros(*samples, *self.targets, dtype=torch.int64 if self.task.labels else torch.float32)
 
 
-NUMBERS = Fit()
+LABELS = Fit()
 
 
 def model_for(experiment: Experiment, data: Described) -> nn.Module:
     """The model of an experiment on these data."""
-    return build_model(experiment.model, data.shape, data.classes, experiment.seed, Fit.to(data))
+    return build_model(experiment.model, data.shape, data.classes, experiment.seed, Fit.to(data, experiment))
 
 
-def build_model(name: str, shape: tuple[int, ...], classes: int, seed: int, fit: Fit = NUMBERS) -> nn.Module:
+def build_model(name: str, shape: tuple[int, ...], classes: int, seed: int, fit: Fit = LABELS) -> nn.Module:
     """The module that a name or import path names, with the initial weights of this seed.
 
     A user-defined factory may take `shape` and `classes`, or nothing.
@@ -93,18 +108,38 @@ def _refuse_unfit(name: str, module: Any, shape: tuple[int, ...], classes: int, 
         raise InputError("model", model, problem="has no parameters to train")
     buffers = Buffers(module.float())
     outputs = module(memory_layout(module, fit.inputs(2, *shape)))
-    if tuple(outputs.shape) != (2, classes):
+    wanted = fit.task.outputs(fit.targets, classes)
+    if tuple(outputs.shape) != (2, *wanted):
         problem = f"has outputs of shape {tuple(outputs.shape)[1:]}"
-        raise InputError("model", model, f"it must be ({classes},)", problem=problem)
+        raise InputError("model", model, f"it must be {wanted}", problem=problem)
+    _refuse_unfit_loss(outputs, fit)
     outputs.sum().backward()
     module.zero_grad()
     buffers.restore()
 
 
-def refuse_unvectorisable(name: str, model: FlatModel, shape: tuple[int, ...], fit: Fit = NUMBERS) -> None:
+def _refuse_unfit_loss(outputs: Tensor, fit: Fit) -> None:
+    """A loss of the user's that is not one number with a gradient, or a regression with too few outputs."""
+    if (own := fit.task.own_loss) is None:
+        numbers = math.prod(fit.targets)
+        if not fit.task.labels and outputs[0].numel() != numbers:
+            raise InputError("classes", outputs[0].numel(), f"every target of the regression has {numbers} numbers")
+        return
+    name = Shown(getattr(own, "__name__", type(own).__name__))
+    try:
+        found = own(outputs, fit.zeros(2))
+    except Exception as error:  # the loss is the user's: whatever it raises is for them to see
+        raise InputError("loss", name, problem=f"cannot be computed ({_reason(error)})") from None
+    if not isinstance(found, Tensor) or found.ndim or not found.requires_grad:
+        shape = f"of shape {tuple(found.shape)}" if isinstance(found, Tensor) else f"of type {type(found).__name__}"
+        allowed = "it must be a tensor with one number, the mean loss, that has a gradient"
+        raise InputError("loss", name, allowed, problem=f"returned an object {shape}")
+
+
+def refuse_unvectorisable(name: str, model: FlatModel, shape: tuple[int, ...], fit: Fit = LABELS) -> None:
     """Refuse `vectorize: on` for a module that torch.func cannot handle: two steps of two nodes are tried."""
     device = model.weights.device
-    x, y = fit.inputs(2, 2, *shape).to(device), torch.zeros(2, 2, dtype=torch.int64, device=device)
+    x, y = fit.inputs(2, 2, *shape).to(device), fit.zeros(2, 2).to(device)
     weights = model.weights.repeat(2, 1)
     model.module.train()
     try:

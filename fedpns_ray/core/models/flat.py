@@ -11,10 +11,10 @@ from contextlib import AbstractContextManager
 from typing import Protocol, runtime_checkable
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedpns_ray.core.models.buffers import Buffers
+from fedpns_ray.core.tasks import Loss, cross_entropy
 
 
 def memory_layout(module: nn.Module, x: Tensor) -> Tensor:
@@ -42,8 +42,8 @@ Gradients = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 class FlatModel:
     """A module whose parameters, and gradients, are views of one flat vector each; a load also resets its buffers."""
 
-    def __init__(self, module: nn.Module, device: torch.device | str = "cpu") -> None:
-        self.module = module.to(device)
+    def __init__(self, module: nn.Module, device: torch.device | str = "cpu", loss: Loss = cross_entropy) -> None:
+        self.module, self._loss = module.to(device), loss
         parameters = [p for p in self.module.parameters() if p.requires_grad]
         self.weights = torch.cat([p.detach().reshape(-1) for p in parameters]).to(torch.float32)
         self.gradient = torch.zeros_like(self.weights)
@@ -64,7 +64,7 @@ class FlatModel:
         self._buffers.restore()
 
     def loss(self, x: Tensor, y: Tensor) -> Tensor:
-        return F.cross_entropy(self.module(x), y)
+        return self._loss(self.module(x), y)
 
     def loss_and_gradient(self, x: Tensor, y: Tensor) -> Tensor:
         """The loss of a batch; its gradient is then in `self.gradient`."""
@@ -87,7 +87,7 @@ class FlatModel:
         def loss(weights: Tensor, own: dict[str, Tensor], x: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
             pieces = weights.split([p.numel() for _, p in named])
             state = {name: piece.view(p.shape) for (name, p), piece in zip(named, pieces, strict=True)} | own
-            value = F.cross_entropy(torch.func.functional_call(self.module, state, (x,)), y)
+            value = self._loss(torch.func.functional_call(self.module, state, (x,)), y)
             return value, {name: state[name].detach() for name in own}  # functional_call has put the new values there
 
         steps = torch.func.vmap(torch.func.grad_and_value(loss, has_aux=True), randomness="different")

@@ -14,6 +14,7 @@ class DirichletPartition(Partition):
     """Every node's label distribution is drawn from a symmetric Dirichlet distribution (Hsu et al. 2019)."""
 
     name = "dirichlet"
+    by_label = True
     concentration: float = Field(0.5, ge=1e-6, le=1e9)
     """Small is skewed, large is even."""
 

@@ -16,6 +16,7 @@ class SigmaRhoPartition(Partition):
     """The paper's: a fraction sigma of the nodes is i.i.d.; each other node holds rho labels (Section V)."""
 
     name = "sigma-rho"
+    by_label = True
     sigma: float = Field(0.2, ge=0, le=1)
     """Fraction of nodes with i.i.d. data."""
     rho: int = Field(1, ge=1, le=100_000)
