@@ -46,7 +46,7 @@ from fedpns_ray.yaml_file import read_yaml
 
 DATA_FIELDS = ("dataset", "partition", "nodes", "samples_per_node", "size_spread")
 """Settings that decide the population, with the parameters of the data set and the partition, and the seed."""
-OFF = {"devices": "off", "centralised": False, "clip_updates": 0.0, "loss": ""}
+OFF = {"devices": "off", "centralised": False, "clip_updates": 0.0, "loss": "", "buffers": "refuse"}
 """Options that are not written when they are off: runs from before they existed keep their names."""
 
 
@@ -82,6 +82,8 @@ class Experiment(BaseModel):
     vectorize: Literal["auto", "on", "off"] = "auto"
     """Train nodes together: auto where it is exact (mlr), on for speed on a GPU, off never."""
 
+    buffers: Literal["refuse", "local", "average"] = "refuse"
+    """Running statistics of batch normalisation: refused, kept by no one, or sent and averaged as parameters are."""
     loss: str = ""
     """What is minimised: the loss of the data set's task, or package.module:function of (outputs, targets)."""
 

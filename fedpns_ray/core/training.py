@@ -20,10 +20,10 @@ from fedpns_ray.core.interfaces import Updates, Vector
 from fedpns_ray.core.models import (
     CohortModel,
     Fit,
-    FlatModel,
     Gradients,
+    flat_model_for,
+    for_testing,
     memory_layout,
-    model_for,
     own_randomness,
     refuse_unvectorisable,
 )
@@ -49,13 +49,13 @@ class Worker:
         samples = population.samples
         fit = Fit.to(samples, experiment)
         self._task = fit.task
-        self.model = FlatModel(model_for(experiment, samples), self._device, fit.task.loss)
-        self.initial_weights: Vector = np.array(self.model.weights.cpu().numpy())
+        self.model = flat_model_for(experiment, samples, self._device)
+        self.initial_weights: Vector = np.array(self.model.state.cpu().numpy())
         """w before round 1."""
         self._objective = experiment.build_strategy().objective
         self._begin_cohort: Callable[[], Gradients] | None = None
-        closed = fit.task.is_cross_entropy(fit.targets) and isinstance(self.model.module, CohortModel)
-        if experiment.vectorize != "off" and closed:
+        closed = fit.task.is_cross_entropy(fit.targets) and len(self.model.state) == len(self.model.weights)
+        if experiment.vectorize != "off" and closed and isinstance(self.model.module, CohortModel):
             self._begin_cohort = self._exact_gradients
         elif experiment.vectorize == "on":
             refuse_unvectorisable(experiment.model, self.model, samples.shape, fit)
@@ -108,7 +108,8 @@ class Worker:
         self._wait_for_slow_nodes(ids)
         sizes = self._population.sizes[list(ids)]
         steps = np.array(epochs, dtype=np.int64) * -(-sizes // self._e.batch_size)
-        return Updates(ids, deltas, losses, sizes, steps, self._e.lr_at(round))
+        buffers = len(weights) - len(self.model.weights)
+        return Updates(ids, deltas, losses, sizes, steps, self._e.lr_at(round), buffers=buffers)
 
     def _wait_for_slow_nodes(self, ids: Sequence[int]) -> None:
         """Simulated: a worker's nodes train one after another, so their delays add up."""
@@ -147,10 +148,10 @@ class Worker:
         for order in self._orders(round, node, epochs):
             for batch in torch.from_numpy(order).to(self._device).split(self._e.batch_size):
                 total += model.loss_and_gradient(memory_layout(model.module, x[batch]), y[batch])
-                self._objective.correct(model.gradient, model.weights, start)
+                self._objective.correct(model.gradient, model.weights, start[: len(model.weights)])
                 model.weights.add_(model.gradient, alpha=-lr)
                 steps += 1
-        return model.weights, float(total) / steps
+        return model.trained(), float(total) / steps
 
     def _train_cohort(self, start: Tensor, round: int, cohort: list[int], epochs: int) -> tuple[Tensor, Any]:
         """Like `_train_node`, but step by step for a whole cohort: nodes with equal numbers of samples and epochs."""
@@ -231,7 +232,7 @@ class Worker:
 
     def _load_for_testing(self, weights: Vector) -> None:
         self.model.load(self._tensor(weights))
-        self.model.module.eval()
+        for_testing(self.model.module, self._e.buffers)
 
     @torch.no_grad()
     def _correct_and_loss(self, x: NDArray[Any], y: NDArray[np.int64]) -> tuple[float, float]:

@@ -68,10 +68,9 @@ def actors_here(layout: Layout, experiment: Experiment, address: str | None) -> 
 
 
 def parameters(experiment: Experiment, outline: Outline) -> int:
-    from fedpns_ray.core.models import model_for
+    from fedpns_ray.core.models import model_for, numbers_sent
 
-    module = model_for(experiment, outline)
-    return sum(p.numel() for p in module.parameters() if p.requires_grad)
+    return numbers_sent(model_for(experiment, outline), experiment.buffers)
 
 
 def free() -> int:

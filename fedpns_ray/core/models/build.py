@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from fedpns_ray.core.models.buffers import Buffers
+from fedpns_ray.core.models.buffers import Buffers, averaged_buffers, has_batch_norm
 from fedpns_ray.core.models.char_lstm import CharLSTM
 from fedpns_ray.core.models.cnn import CNNC, CNNM
 from fedpns_ray.core.models.flat import FlatModel, memory_layout, own_randomness
@@ -53,10 +53,11 @@ class Fit(NamedTuple):
     task: Task = CLASSIFICATION
     targets: tuple[int, ...] = ()
     """The shape of one target; empty for a single label or number."""
+    buffers: str = "refuse"
 
     @classmethod
     def to(cls, data: Described, experiment: Experiment) -> Fit:
-        return cls(data.tokens, find_task(data.task, experiment.loss), data.targets)
+        return cls(data.tokens, find_task(data.task, experiment.loss), data.targets, experiment.buffers)
 
     def inputs(self, *shape: int) -> Tensor:
         """Inputs to try a model with."""
@@ -73,6 +74,18 @@ LABELS = Fit()
 def model_for(experiment: Experiment, data: Described) -> nn.Module:
     """The model of an experiment on these data."""
     return build_model(experiment.model, data.shape, data.classes, experiment.seed, Fit.to(data, experiment))
+
+
+def flat_model_for(experiment: Experiment, data: Described, device: torch.device | str = "cpu") -> FlatModel:
+    """The same as a flat vector, with the loss of the task."""
+    loss = find_task(data.task, experiment.loss).loss
+    return FlatModel(model_for(experiment, data), device, loss, experiment.buffers == "average")
+
+
+def numbers_sent(module: nn.Module, buffers: str) -> int:
+    """The length of the vector that a node sends."""
+    sent = [p for p in module.parameters() if p.requires_grad]
+    return sum(p.numel() for p in (*sent, *(averaged_buffers(module).values() if buffers == "average" else ())))
 
 
 def build_model(name: str, shape: tuple[int, ...], classes: int, seed: int, fit: Fit = LABELS) -> nn.Module:
@@ -101,9 +114,10 @@ def _refuse_unfit(name: str, module: Any, shape: tuple[int, ...], classes: int, 
     if not isinstance(module, nn.Module):
         problem = f"returned an object of type {type(module).__name__}"
         raise InputError("model", model, "it must return a torch.nn.Module", problem=problem)
-    if any(isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats for m in module.modules()):
+    if fit.buffers == "refuse" and has_batch_norm(module, tracking=True):
         problem = "has batch normalisation, whose running statistics are not parameters"
-        raise InputError("model", model, hint="use nn.GroupNorm, or track_running_stats=False", problem=problem)
+        hint = "set buffers to average or local, or use nn.GroupNorm"
+        raise InputError("model", model, hint=hint, problem=problem)
     if not any(p.requires_grad for p in module.parameters()):
         raise InputError("model", model, problem="has no parameters to train")
     buffers = Buffers(module.float())
@@ -139,6 +153,8 @@ def _refuse_unfit_loss(outputs: Tensor, fit: Fit) -> None:
 def refuse_unvectorisable(name: str, model: FlatModel, shape: tuple[int, ...], fit: Fit = LABELS) -> None:
     """Refuse `vectorize: on` for a module that torch.func cannot handle: two steps of two nodes are tried."""
     device = model.weights.device
+    if fit.buffers == "average":
+        raise InputError("vectorize", Shown("on"), "with buffers average nodes are trained one by one")
     x, y = fit.inputs(2, 2, *shape).to(device), fit.zeros(2, 2).to(device)
     weights = model.weights.repeat(2, 1)
     model.module.train()

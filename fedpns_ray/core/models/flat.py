@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from fedpns_ray.core.models.buffers import Buffers
+from fedpns_ray.core.models.buffers import Buffers, averaged_buffers
 from fedpns_ray.core.tasks import Loss, cross_entropy
 
 
@@ -40,28 +40,55 @@ Gradients = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 class FlatModel:
-    """A module whose parameters, and gradients, are views of one flat vector each; a load also resets its buffers."""
+    """A module whose parameters, and gradients, are views of one flat vector each; a load also resets its buffers.
 
-    def __init__(self, module: nn.Module, device: torch.device | str = "cpu", loss: Loss = cross_entropy) -> None:
+    If buffers are averaged, they follow the parameters in the vector that is sent.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        device: torch.device | str = "cpu",
+        loss: Loss = cross_entropy,
+        average_buffers: bool = False,
+    ) -> None:
         self.module, self._loss = module.to(device), loss
         parameters = [p for p in self.module.parameters() if p.requires_grad]
-        self.weights = torch.cat([p.detach().reshape(-1) for p in parameters]).to(torch.float32)
+        averaged = averaged_buffers(self.module) if average_buffers else {}
+        self.state = torch.cat([p.detach().reshape(-1) for p in (*parameters, *averaged.values())]).to(torch.float32)
+        """What is loaded and sent: the weights and the averaged buffers."""
+        self.weights = self.state[: sum(p.numel() for p in parameters)]
         self.gradient = torch.zeros_like(self.weights)
-        start = 0
-        for p in parameters:
-            end = start + p.numel()
-            p.data = self.weights[start:end].view_as(p)
-            p.grad = self.gradient[start:end].view_as(p)
-            start = end
+        pieces = iter(self.state.split([p.numel() for p in (*parameters, *averaged.values())]))
+        for p, gradient in zip(parameters, self.gradient.split([p.numel() for p in parameters]), strict=True):
+            p.data, p.grad = next(pieces).view_as(p), gradient.view_as(p)
+        self._averaged = {name: next(pieces).view_as(buffer).data for name, buffer in averaged.items()}
+        for one in self.module.modules():  # a buffer may be shared by several modules
+            for name, buffer in one._buffers.items():
+                own = next((self._averaged[key] for key, known in averaged.items() if known is buffer), None)
+                one._buffers[name] = buffer if own is None else own
         self._buffers = Buffers(self.module)
+        self._loaded = self.state[len(self.weights) :].clone()
 
-    def load(self, weights: Tensor) -> None:
-        self.weights.copy_(weights)
+    def load(self, state: Tensor) -> None:
+        self.state.copy_(state)
+        self._loaded = state[len(self.weights) :].clone()
         self.reset_buffers()
 
+    @torch.no_grad()
     def reset_buffers(self) -> None:
         """Call this before a node trains and before samples are tested, so that no result depends on earlier ones."""
         self._buffers.restore()
+        self.state[len(self.weights) :].copy_(self._loaded)
+
+    @torch.no_grad()
+    def trained(self) -> Tensor:
+        """What a node sends; a buffer that the module has replaced is brought in."""
+        now = dict(self.module.named_buffers())
+        for name, own in self._averaged.items():
+            if name in now and now[name] is not own and now[name].shape == own.shape:
+                own.copy_(now[name])
+        return self.state
 
     def loss(self, x: Tensor, y: Tensor) -> Tensor:
         return self._loss(self.module(x), y)
