@@ -57,6 +57,8 @@ OFF = {
     "noisy_nodes": 0.0,
     "label_noise": 0.5,
     "min_samples": 2,
+    "loss": "",
+    "buffers": "refuse",
 }
 """Options that are not written when they are off: runs from before they existed keep their names."""
 
@@ -95,9 +97,14 @@ class Experiment(BaseModel):
     """The fraction of a noisy node's labels that is replaced by another label, uniformly."""
 
     model: str = "cnn-m"
-    """mlr, cnn-m, cnn-c, or package.module:Factory of an nn.Module."""
+    """mlr, cnn-m, cnn-c, resnet18-gn, char-lstm, or package.module:Factory of an nn.Module."""
     vectorize: Literal["auto", "on", "off"] = "auto"
     """Train nodes together: auto where it is exact (mlr), on for speed on a GPU, off never."""
+
+    buffers: Literal["refuse", "local", "average"] = "refuse"
+    """Running statistics of batch normalisation: refused, kept by no one, or sent and averaged as parameters are."""
+    loss: str = ""
+    """What is minimised: the loss of the data set's task, or package.module:function of (outputs, targets)."""
 
     fraction: float = Field(0.2, gt=0, le=1)
     """c, the fraction of nodes drawn each round."""
@@ -202,7 +209,7 @@ class Experiment(BaseModel):
     @property
     def user_packages(self) -> set[str]:
         """The top-level packages of user-defined parts and models."""
-        paths = [path for path in (*self.all_parts.values(), self.model, self.strategy) if ":" in path]
+        paths = [path for path in (*self.all_parts.values(), self.model, self.loss, self.strategy) if ":" in path]
         return {path.partition(":")[0].partition(".")[0] for path in paths} - {"fedpns_ray"}
 
     @property

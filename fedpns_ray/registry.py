@@ -70,7 +70,8 @@ PART_KINDS: dict[str, type[Part]] = {**KINDS, **DATA_KINDS, "optimizer": Optimiz
 """Every kind of part, with its base class."""
 RESERVED = frozenset(
     {
-        "strategy", "parameters", *PART_KINDS, "nodes", "samples_per_node", "size_spread", "model", "vectorize",
+        "strategy", "parameters", *PART_KINDS, "nodes", "samples_per_node", "size_spread", "model", "vectorize", "loss",
+        "buffers",
         "fraction", "rounds", "epochs", "batch_size", "lr", "lr_decay", "lr_floor", "clip_updates", "drop_probability",
         "slow_fraction", "slow_seconds", "devices", "device_speed", "device_uplink", "device_spread", "device_file",
         "device_fading", "centralised", "evaluate_every", "seed", "max_steps", "noisy_nodes", "label_noise",

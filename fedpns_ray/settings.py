@@ -29,7 +29,7 @@ from fedpns_ray.validation import refusal, suggestion
 
 Settings = dict[str, Any]
 
-MODELS = ("mlr", "cnn-m", "cnn-c")
+MODELS = ("mlr", "cnn-m", "cnn-c", "resnet18-gn", "char-lstm")
 """The built-in models; a user-defined one is `package.module:Factory`."""
 
 USED_BY = {
@@ -91,10 +91,10 @@ def defaults_of(dataset: str, importing: bool = True) -> Settings:
 def _spelled(fields: Mapping[str, Any]) -> Settings:
     """Fields with a name for every object, and with words for what YAML reads as booleans (on, off)."""
     spelled = dict(fields)
-    for key in ("strategy", *PART_KINDS, "model"):
+    for key in ("strategy", *PART_KINDS, "model", "loss"):
         if isinstance(spelled.get(key), (Preset, type)) or callable(spelled.get(key)):
             spelled[key] = registered_name(spelled[key]) or path_of(spelled[key], key)
-    for key in ("strategy", *PART_KINDS, "model"):
+    for key in ("strategy", *PART_KINDS, "model", "loss"):
         if not isinstance(spelled.get(key, ""), str):
             raise InputError(key, spelled[key], "it must be a name")
         if key in spelled and not is_built_in(key, spelled[key]):
@@ -174,6 +174,8 @@ def refuse_combinations(fields: Mapping[str, Any], given: Collection[str]) -> No
     if fields["model"] not in MODELS and ":" not in fields["model"]:
         allowed = f"choose from {', '.join(MODELS)}, or package.module:Factory"
         raise InputError("model", fields["model"], allowed, problem="is unknown")
+    if fields["loss"] and ":" not in fields["loss"]:
+        raise InputError("loss", fields["loss"], "it must be package.module:function, or be left out")
     if round(fields["fraction"] * nodes) < 1:
         allowed = f"it must be above {0.5 / nodes:.2g}"
         raise InputError("fraction", fields["fraction"], allowed, problem=f"draws 0 of {nodes} nodes")

@@ -11,8 +11,9 @@ from fedpns_ray.core.models import FlatModel, build_model
 
 @pytest.mark.parametrize(
     ("name", "shape", "parameters"),
-    [("mlr", (60,), 610), ("mlr", (1, 28, 28), 7850), ("cnn-m", (1, 28, 28), 21840), ("cnn-c", (3, 32, 32), 62006)],
-)
+    [("mlr", (60,), 610), ("mlr", (1, 28, 28), 7850), ("cnn-m", (1, 28, 28), 21840), ("cnn-c", (3, 32, 32), 62006),
+     ("resnet18-gn", (3, 32, 32), 11_173_962)],
+)  # fmt: skip
 def test_sizes(name, shape, parameters):
     flat = FlatModel(build_model(name, shape, 10, seed=1))
     assert flat.weights.numel() == parameters == flat.gradient.numel()

@@ -85,6 +85,8 @@ class Updates:
     """With a device model: the seconds that each update takes to send."""
     seconds: NDArray[np.float64] | None = None
     """With a device model: the seconds from the start of the round until each update has arrived."""
+    buffers: int = 0
+    """How many numbers at the end of each row are averaged buffers (`buffers: average`), not parameters."""
 
     def __len__(self) -> int:
         return len(self.node_ids)
@@ -96,9 +98,14 @@ class Updates:
         there = {key: column[at] for key in columns if (column := getattr(self, key)) is not None}
         return replace(self, node_ids=tuple(self.node_ids[k] for k in at), **there)
 
+    @property
+    def of_parameters(self) -> NDArray[np.float32]:
+        """The deltas without buffers: what stands in for gradients, which buffers do not have."""
+        return self.deltas[:, : -self.buffers] if self.buffers else self.deltas
+
     def norms(self) -> NDArray[np.float64]:
         """||delta_i|| of every node, summed in float64 and without BLAS, so that threads cannot change a bit."""
-        return np.sqrt(np.einsum("ik,ik->i", self.deltas, self.deltas, dtype=np.float64))
+        return np.sqrt(np.einsum("ik,ik->i", self.of_parameters, self.of_parameters, dtype=np.float64))
 
 
 @dataclass(frozen=True)
@@ -190,7 +197,10 @@ class Selection(Part):
         """Called after aggregation. `updates` are those of every node that trained and returned."""
 
     def hear(self, accuracy: float, loss: float) -> None:
-        """Takes the test of the last round's model; called before the next draw only if the selection `awaits_test`."""
+        """Takes the test of the last round's model; called before the next draw only if the selection `awaits_test`.
+
+        In a regression, where nothing is right or wrong, the accuracy is NaN.
+        """
 
     def notes(self) -> dict[str, Any]:
         """What the selection adds to the record of the round; see `Part.quantities`."""

@@ -84,7 +84,7 @@ class Round:
     seconds: dict[str, float]
     """Time spent, by phase."""
     accuracy: float | None = None
-    """Test accuracy of the round's model; None if it was not tested."""
+    """Test accuracy of the round's model; None if it was not tested, or where nothing is right or wrong."""
     loss: float | None = None
     diverged: str = ""
     """Why the run diverged in this round; empty if it did not."""
@@ -264,7 +264,7 @@ class Run:
         """Add the test result to a round, summed over chunks in float64 and in their order."""
         correct, loss = (float(total) / self.evaluator.test_size for total in np.add.reduce(rows, axis=0))
         if math.isfinite(loss):
-            round.accuracy, round.loss = correct, loss
+            round.accuracy, round.loss = None if math.isnan(correct) else correct, loss
             self.strategy.selection.hear(correct, loss)
         else:
             round.diverged = "the test loss is not finite"

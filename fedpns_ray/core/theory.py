@@ -32,7 +32,7 @@ def measure(updates: Updates, nodes: Nodes) -> Gradients | None:
         return None
     scale = 1 / (updates.steps * updates.lr)
     norms = updates.norms() * scale
-    mean = np.einsum("i,ik->k", scale, updates.deltas, dtype=np.float64) / len(updates)
+    mean = np.einsum("i,ik->k", scale, updates.of_parameters, dtype=np.float64) / len(updates)
     iid = nodes.iid[list(updates.node_ids)]
     return Gradients(
         norms=[float(f"{norm:.9g}") for norm in norms],
@@ -43,8 +43,8 @@ def measure(updates: Updates, nodes: Nodes) -> Gradients | None:
 
 
 def divergence(weights: Vector, centralised: Vector) -> float:
-    """||w_t - v_t||, the weight divergence that Theorem 1 bounds."""
-    apart = weights.astype(np.float64) - centralised
+    """||w_t - v_t||, the weight divergence that Theorem 1 bounds; v has no buffers."""
+    apart = weights[: len(centralised)].astype(np.float64) - centralised
     return float(np.sqrt(np.einsum("k,k->", apart, apart)))
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -22,9 +21,10 @@ from fedpns_ray.core.interfaces import Updates, Vector
 from fedpns_ray.core.local_steps import local_steps, steps_per_epoch
 from fedpns_ray.core.models import (
     CohortModel,
-    FlatModel,
+    Fit,
     Gradients,
-    build_model,
+    flat_model_for,
+    for_testing,
     memory_layout,
     own_randomness,
     refuse_unvectorisable,
@@ -49,18 +49,19 @@ class Worker:
     def __init__(self, experiment: Experiment, population: Population, device: str = "cpu") -> None:
         self._e, self._population, self._device = experiment, population, torch.device(device)
         samples = population.samples
-        self.model = FlatModel(
-            build_model(experiment.model, samples.shape, samples.classes, experiment.seed), self._device
-        )
-        self.initial_weights: Vector = np.array(self.model.weights.cpu().numpy())
+        fit = Fit.to(samples, experiment)
+        self._task = fit.task
+        self.model = flat_model_for(experiment, samples, self._device)
+        self.initial_weights: Vector = np.array(self.model.state.cpu().numpy())
         """w before round 1."""
         self._objective = experiment.build_strategy().objective
         self._optimizer = experiment.build_optimizer()
         self._begin_cohort: Callable[[], Gradients] | None = None
-        if experiment.vectorize != "off" and isinstance(self.model.module, CohortModel):
+        closed = fit.task.is_cross_entropy(fit.targets) and len(self.model.state) == len(self.model.weights)
+        if experiment.vectorize != "off" and closed and isinstance(self.model.module, CohortModel):
             self._begin_cohort = self._exact_gradients
         elif experiment.vectorize == "on":
-            refuse_unvectorisable(experiment.model, self.model, samples.shape)
+            refuse_unvectorisable(experiment.model, self.model, samples.shape, fit)
             self._begin_cohort = self.model.pure_gradients
 
     def _exact_gradients(self) -> Gradients:
@@ -110,7 +111,8 @@ class Worker:
         self._wait_for_slow_nodes(ids)
         sizes = self._population.sizes[list(ids)]
         steps = local_steps(self._e, sizes, np.array(epochs, dtype=np.int64))
-        return Updates(ids, deltas, losses, sizes, steps, self._e.lr_at(round))
+        buffers = len(weights) - len(self.model.weights)
+        return Updates(ids, deltas, losses, sizes, steps, self._e.lr_at(round), buffers=buffers)
 
     def _wait_for_slow_nodes(self, ids: Sequence[int]) -> None:
         """Simulated: a worker's nodes train one after another, so their delays add up."""
@@ -155,10 +157,10 @@ class Worker:
         batches = chain.from_iterable(order.split(self._e.batch_size) for order in orders)
         for batch in islice(batches, self._e.max_steps or None):
             total += model.loss_and_gradient(memory_layout(model.module, x[batch]), y[batch])
-            self._objective.correct(model.gradient, model.weights, start)
+            self._objective.correct(model.gradient, model.weights, start[: len(model.weights)])
             step(model.gradient)
             steps += 1
-        return model.weights, float(total) / steps
+        return model.trained(), float(total) / steps
 
     def _train_cohort(self, start: Tensor, round: int, cohort: list[int], epochs: int) -> tuple[Tensor, Any]:
         """Like `_train_node`, but step by step for a whole cohort: nodes with equal numbers of samples and epochs."""
@@ -244,15 +246,14 @@ class Worker:
 
     def _load_for_testing(self, weights: Vector) -> None:
         self.model.load(self._tensor(weights))
-        self.model.module.eval()
+        for_testing(self.model.module, self._e.buffers)
 
     @torch.no_grad()
     def _correct_and_loss(self, x: NDArray[Any], y: NDArray[np.int64]) -> tuple[float, float]:
         labels = torch.tensor(y, device=self._device)
         self.model.reset_buffers()
         outputs = self.model.module(memory_layout(self.model.module, self._features(x)))
-        loss = F.cross_entropy(outputs.double(), labels, reduction="sum")
-        return float((outputs.argmax(1) == labels).sum()), float(loss)
+        return self._task.tested(outputs, labels)
 
     # --- tensors ------------------------------------------------------------------------------------------------
 
@@ -274,13 +275,13 @@ class Worker:
 
 def _batches(x: Tensor, y: Tensor, at: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
     """An epoch of a cohort, batch by batch; full batches are gathered in one go."""
-    m, d = y.shape
+    m, d = y.shape[:2]
     rows = at + d * torch.arange(m, device=at.device).unsqueeze(1)
     whole = d - d % size
 
     def gather(steps: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         x_steps = x.flatten(0, 1).index_select(0, steps.flatten()).view(*steps.shape, *x.shape[2:])
-        y_steps = y.flatten().index_select(0, steps.flatten()).view_as(steps)
+        y_steps = y.flatten(0, 1).index_select(0, steps.flatten()).view(*steps.shape, *y.shape[2:])
         return zip(x_steps.unbind(), y_steps.unbind(), strict=True)
 
     if whole:

@@ -77,7 +77,7 @@ def _merged_updates(parts: Sequence[Updates]) -> Updates:
     joined = {
         key: np.concatenate([getattr(p, key) for p in parts])[order] for key in ("deltas", "losses", "sizes", "steps")
     }
-    return Updates(node_ids=tuple(ids[k] for k in order), **joined, lr=parts[0].lr)
+    return Updates(node_ids=tuple(ids[k] for k in order), **joined, lr=parts[0].lr, buffers=parts[0].buffers)
 
 
 class Clock:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fedpns_ray.core.run import known_nodes
 from fedpns_ray.core.user_code import blamed_on
 from fedpns_ray.data.interfaces import MOST_HELD
@@ -11,19 +13,43 @@ from fedpns_ray.data.population import GeneratedPopulation, Population
 from fedpns_ray.errors import InputError, Shown
 
 if TYPE_CHECKING:
+    from torch import nn
+
+    from fedpns_ray.core.models import Fit
     from fedpns_ray.experiment import Experiment
 
 
 def check_fits(experiment: Experiment, population: Population) -> None:
     """Raise an InputError if the model or the strategy cannot work with this population."""
-    from fedpns_ray.core.models import CohortModel, FlatModel, build_model, refuse_unvectorisable
+    from fedpns_ray.core.models import CohortModel, Fit, FlatModel, model_for, numbers_sent, refuse_unvectorisable
 
     if experiment.centralised and isinstance(population, GeneratedPopulation):
         allowed = f"it passes over all samples, which are held for at most {MOST_HELD} nodes of generated data"
         raise InputError("centralised", Shown("true"), allowed)
-    module = build_model(experiment.model, population.samples.shape, population.samples.classes, experiment.seed)
-    if experiment.vectorize == "on" and not isinstance(module, CohortModel):
-        refuse_unvectorisable(experiment.model, FlatModel(module), population.samples.shape)
-    payload = 4 * sum(p.numel() for p in module.parameters() if p.requires_grad)
+    samples = population.samples
+    module = model_for(experiment, samples)
+    fit = Fit.to(samples, experiment)
+    payload = 4 * numbers_sent(module, experiment.buffers)
+    closed = fit.task.is_cross_entropy(fit.targets) and isinstance(module, CohortModel)
+    if experiment.vectorize == "on" and not closed:
+        refuse_unvectorisable(experiment.model, FlatModel(module, loss=fit.task.loss), samples.shape, fit)
+    _refuse_single_samples(experiment, population, module, fit)
     with blamed_on(experiment.user_packages):
         experiment.build_strategy().begin(known_nodes(experiment, population.sizes, population.iid, payload))
+
+
+def _refuse_single_samples(experiment: Experiment, population: Population, module: nn.Module, fit: Fit) -> None:
+    """Batch normalisation needs two values per channel, which a last batch of one sample may not have."""
+    import torch
+
+    from fedpns_ray.core.models import has_batch_norm
+
+    alone = np.flatnonzero(population.sizes % experiment.batch_size == 1 % experiment.batch_size)
+    if not len(alone) or not has_batch_norm(module):
+        return
+    try:
+        with torch.no_grad():
+            module.train()(fit.inputs(1, *population.samples.shape))
+    except ValueError:
+        problem = f"leaves node {alone[0]} with a batch of one sample, which batch normalisation cannot be trained on"
+        raise InputError("batch_size", experiment.batch_size, problem=problem, hint="change it") from None

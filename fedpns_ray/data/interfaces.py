@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -35,10 +36,35 @@ class Samples:
     classes: int = 10
     train_node: NDArray[np.int64] | None = None
     """The natural owner of each training sample, if the data set has owners: 0, 1, …"""
+    task: str = "classification"
+    """classification, next-token, or regression, whose targets are float32 and whose `classes` are their numbers."""
 
     @property
     def shape(self) -> tuple[int, ...]:
         return self.train_x.shape[1:]
+
+    @property
+    def targets(self) -> tuple[int, ...]:
+        """The shape of one target; empty for a single label or number."""
+        return self.train_y.shape[1:]
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """One label per training sample."""
+        return self.labels_of(self.train_y)
+
+    def labels_of(self, targets: NDArray[Any]) -> NDArray[np.int64]:
+        """One label per sample: of several positions the last one's; in a regression all have the same."""
+        if self.task == "regression":
+            return np.zeros(len(targets), dtype=np.int64)
+        return targets.reshape(len(targets), -1)[:, -1]
+
+    @cached_property
+    def tokens(self) -> int | None:
+        """The highest token of the features; None where they are not tokens."""
+        if self.train_x.dtype != np.int64:
+            return None
+        return max((int(x.max()) for x in (self.train_x, self.test_x) if x.size), default=0)
 
 
 class Outline(NamedTuple):
@@ -48,6 +74,11 @@ class Outline(NamedTuple):
     samples: int
     """Samples that are held in memory, whatever the number of nodes."""
     classes: int = 10
+    tokens: int | None = None
+    """The highest token, where the features are tokens."""
+    task: str = "classification"
+    targets: tuple[int, ...] = ()
+    """The shape of one target; empty for a single label or number."""
 
 
 class Dataset(Part):
@@ -116,6 +147,8 @@ class Partition(Part):
     """Whether it has sizes of its own, so that samples_per_node and size_spread are not used."""
     bytes_per_sample: ClassVar[int] = 12
     """What a node's samples cost beside the data set, while they are spread: their positions, as a list."""
+    by_label: ClassVar[bool] = False
+    """Whether it spreads samples by their label, so that each must have exactly one."""
 
     def check(self, classes: int, samples_per_node: int) -> None:
         """Raise an InputError for parameters that cannot work; called as early as the number of classes is known."""

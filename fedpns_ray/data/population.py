@@ -75,8 +75,8 @@ class Population:
     @cached_property
     def histogram(self) -> NDArray[np.int64]:
         """The number of samples of each label on each described node."""
-        classes = self.samples.classes
-        return np.array([np.bincount(self.own(int(node))[1], minlength=classes) for node in self.described])
+        classes, labels = self.samples.classes, self.samples.labels_of
+        return np.array([np.bincount(labels(self.own(int(node))[1]), minlength=classes) for node in self.described])
 
     @cached_property
     def q_dif(self) -> NDArray[np.float64]:
@@ -92,8 +92,9 @@ class Population:
         return np.sqrt(np.square(np.sqrt(p) - np.sqrt(q)).sum(axis=1) / 2)
 
     def summary(self) -> dict[str, Any]:
-        iid = self.iid[self.described]
-        q_dif = [round(float(q.mean()), 4) if len(q) else None for q in (self.q_dif[iid], self.q_dif[~iid])]
+        iid, labelled = self.iid[self.described], self.samples.task != "regression"
+        groups = (self.q_dif[iid], self.q_dif[~iid])
+        q_dif = [round(float(q.mean()), 4) if len(q) and labelled else None for q in groups]
         found = {
             "sha256": self.sha256,
             "nodes": self.count,
@@ -102,7 +103,7 @@ class Population:
             "distinct_samples": self.distinct,
             "q_dif_iid": q_dif[0],
             "q_dif_other": q_dif[1],
-            "hellinger": round(float(self.hellinger.mean()), 4),
+            "hellinger": round(float(self.hellinger.mean()), 4) if labelled else None,
         }
         return found if len(iid) == self.count else found | {"described_nodes": len(iid)}
 
@@ -136,7 +137,7 @@ class HeldPopulation(Population):
 
     @cached_property
     def histogram(self) -> NDArray[np.int64]:
-        classes, labels = self.samples.classes, self.samples.train_y
+        classes, labels = self.samples.classes, self.samples.labels
         found = np.empty((self.count, classes), dtype=np.int64)
         for first, last, at in self.held.chunks():
             owner = np.repeat(np.arange(last - first), self.sizes[first:last])

@@ -100,7 +100,7 @@ class StudyView:
         self._time(name, experiment, state)
         if not self._is_live and state in OVER and before != state:
             done = sum(state in ("done", "diverged") for state in self._states.values())
-            line = f"{self.label(name)}: {state}, best accuracy {best:.2%}{self._time_left()}"
+            line = f"{self.label(name)}: {state}{f', best accuracy {best:.2%}' if best else ''}{self._time_left()}"
             logger.info("[%d/%d] %s", done, self._expected, line)
 
     def tick(self) -> None:

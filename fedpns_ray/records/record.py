@@ -37,7 +37,7 @@ class Record(dict[str, Any]):
 
     round = Key[int]()
     test_accuracy = Key["float | None"]()
-    """Accuracy of the round's model; None for rounds that are not tested."""
+    """Accuracy of the round's model; None for rounds that are not tested, and in a regression."""
     test_loss = Key["float | None"]()
     train_loss = Key["float | None"]()
     """The mean over nodes of their mean loss while training; None if no node returned."""

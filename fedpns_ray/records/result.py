@@ -42,13 +42,13 @@ class Result:
         """The final model as a torch module; for a run that diverged, the last finite one."""
         import torch
 
-        from fedpns_ray.core.models import FlatModel, build_model
+        from fedpns_ray.core.models import flat_model_for, for_testing
         from fedpns_ray.data import build_population
 
         samples = build_population(self.experiment).samples
-        flat = FlatModel(build_model(self.experiment.model, samples.shape, samples.classes, self.experiment.seed))
+        flat = flat_model_for(self.experiment, samples)
         flat.load(torch.from_numpy(self.weights))
-        return flat.module.eval()
+        return for_testing(flat.module, self.experiment.buffers)
 
     def __repr__(self) -> str:
         final, rounds = self.summary.final_accuracy, len(self.records)

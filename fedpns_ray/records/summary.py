@@ -40,7 +40,7 @@ class Summary(dict[str, Any]):
     diverged = Key["dict[str, Any] | None"]()
     """`round` and `reason`."""
     final_accuracy = Key["float | None"]()
-    """The mean of the last 5 tests; None for a run that diverged."""
+    """The mean of the last 5 tests; None for a run that diverged, and in a regression."""
     last_accuracy = Key["float | None"]()
     last_loss = Key["float | None"]()
     best_accuracy = Key["float | None"]()
@@ -83,8 +83,8 @@ def summarise(
     hardware: Hardware,
 ) -> Summary:
     """The outcome of a run, computed from its records. A run that diverged has no final accuracy."""
-    tested = [record for record in records if record.test_accuracy is not None]
-    accuracy = [record.test_accuracy or 0.0 for record in tested]
+    tested = [record for record in records if record.test_loss is not None]
+    accuracy = [record.test_accuracy for record in tested if record.test_accuracy is not None]
     diverged = records[-1].diverged if records else None
     summary = {
         Summary.schema: SCHEMA,

@@ -78,10 +78,9 @@ def actors_here(layout: Layout, experiment: Experiment, address: str | None) -> 
 
 
 def parameters(experiment: Experiment, outline: Outline) -> int:
-    from fedpns_ray.core.models import build_model
+    from fedpns_ray.core.models import model_for, numbers_sent
 
-    module = build_model(experiment.model, outline.shape, outline.classes, experiment.seed)
-    return sum(p.numel() for p in module.parameters() if p.requires_grad)
+    return numbers_sent(model_for(experiment, outline), experiment.buffers)
 
 
 def free() -> int:

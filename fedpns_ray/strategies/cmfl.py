@@ -50,4 +50,5 @@ class RelevantSelection(RandomSelection):
 
 def relevance(updates: Updates, last: NDArray[np.float32]) -> NDArray[np.float64]:
     """e(u, u') = 1/N sum of I(sgn u_j = sgn u'_j) of every update; 0 has a sign of its own."""
-    return (np.sign(updates.deltas) == np.sign(last)).mean(axis=1)
+    deltas = updates.of_parameters
+    return (np.sign(deltas) == np.sign(last[: deltas.shape[1]])).mean(axis=1)

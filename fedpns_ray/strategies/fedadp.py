@@ -42,8 +42,8 @@ class AdaptiveAggregation(Aggregation):
 
 def angles(updates: Updates) -> NDArray[np.float64]:
     """arccos of <g, g_i> / (||g|| ||g_i||), in radians; the sign and scale common to all gradients do not matter."""
-    together = np.einsum("i,ik->k", updates.sizes / updates.sizes.sum(), updates.deltas, dtype=np.float64)
-    inner = np.einsum("ik,k->i", updates.deltas, together, dtype=np.float64)
+    together = np.einsum("i,ik->k", updates.sizes / updates.sizes.sum(), updates.of_parameters, dtype=np.float64)
+    inner = np.einsum("ik,k->i", updates.of_parameters, together, dtype=np.float64)
     lengths = updates.norms() * np.sqrt(np.einsum("k,k->", together, together))
     cosines = np.divide(inner, lengths, out=np.zeros_like(inner), where=lengths > 0)
     return np.arccos(np.clip(cosines, -1, 1))

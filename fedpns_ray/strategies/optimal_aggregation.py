@@ -149,7 +149,7 @@ class OptimalAggregation(Aggregation):
     """Which test samples: drawn each round (the paper), or the first ones (the released code)."""
 
     def combine(self, weights: Vector, updates: Updates, check_loss: CheckLoss) -> Outcome:
-        gram = gram_matrix(updates.deltas)
+        gram = gram_matrix(updates.of_parameters)
         if self.expectation == "sum":  # rounding makes the scale matter: g_i = -delta_i / (tau eta)
             scale = 1 / (updates.steps * updates.lr)
             gram = gram * np.outer(scale, scale)
@@ -164,7 +164,7 @@ class OptimalAggregation(Aggregation):
             return check_loss(merged(kept), samples=self.check_samples, first=self.check_draw == "first")
 
         kept, labelled, excluded, before, after = optimal_subset(
-            gram, loss_of, self.v, self.expectation, exact=lambda: exact_gram_matrix(updates.deltas)
+            gram, loss_of, self.v, self.expectation, exact=lambda: exact_gram_matrix(updates.of_parameters)
         )
         ids = updates.node_ids
         return Outcome(

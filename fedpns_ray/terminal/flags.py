@@ -17,7 +17,8 @@ SECTIONS = {
     "strategy": ("strategy", "selection", "objective", "aggregation", "server"),
     "data": ("dataset", "partition", "nodes", "samples_per_node", "size_spread", "noisy_nodes", "label_noise"),
     "model and training": (
-        "model", "vectorize", "fraction", "rounds", "epochs", "batch_size", "optimizer", "max_steps", "lr", "lr_decay",
+        "model", "vectorize", "buffers", "loss", "fraction", "rounds", "epochs", "batch_size", "optimizer", "max_steps",
+        "lr", "lr_decay",
         "lr_floor", "clip_updates", "evaluate_every", "centralised", "seed",
     ),
     "simulated behaviour of nodes": ("drop_probability", "slow_fraction", "slow_seconds"),

@@ -35,6 +35,15 @@ class Counting(nn.Module):
         return self.out(x.flatten(1)) / self.calls
 
 
+class BatchNormalised(nn.Sequential):
+    """Batch normalisation, whose running statistics a policy sends or leaves."""
+
+    def __init__(self):
+        super().__init__(
+            nn.Conv2d(1, 4, 5, stride=3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 8 * 8, 10)
+        )
+
+
 def experiment(model, **more):
     return Experiment(
         dataset="mnist", model=f"{__name__}:{model.__name__}", strategy="fedpns", nodes=4, fraction=0.75, rounds=3,
@@ -58,3 +67,12 @@ def test_the_same_vectorised(cluster, mnist):
     """Each node has buffers of its own; on one actor as in this process, where cohorts are the same."""
     e = experiment(Normalised, vectorize="on")
     assert_same(run(e, layout=Layout(actors=1, gpus_per_actor=0)), run(e))
+
+
+@pytest.mark.parametrize("policy", ["average", "local"])
+def test_batch_normalisation_under_every_policy(cluster, mnist, policy):
+    e = experiment(BatchNormalised, buffers=policy, batch_size=15)
+    alone = run(e)
+    assert len(alone.weights) == 4 * 26 + 8 + 2570 + (8 if policy == "average" else 0)
+    for layout in (Layout(actors=2, gpus_per_actor=0), Layout(nodes_per_actor=1, gpus_per_actor=0)):
+        assert_same(run(e, layout=layout), alone)

@@ -16,6 +16,7 @@ class DirichletPartition(Partition):
 
     name = "dirichlet"
     bytes_per_sample = 0
+    by_label = True
     concentration: float = Field(0.5, ge=1e-6, le=1e9)
     """Small is skewed, large is even."""
 

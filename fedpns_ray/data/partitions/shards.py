@@ -15,6 +15,7 @@ class ShardsPartition(Partition):
     """The label-sorted set is cut into shards; every node holds a few of them, at random (McMahan et al. 2017)."""
 
     name = "shards"
+    by_label = True
     shards_per_node: int = Field(2, gt=0, le=100_000)
     """Pieces of the label-sorted data set on each node."""
 

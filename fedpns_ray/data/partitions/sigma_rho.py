@@ -18,6 +18,7 @@ class SigmaRhoPartition(Partition):
 
     name = "sigma-rho"
     bytes_per_sample = 0
+    by_label = True
     sigma: float = Field(0.2, ge=0, le=1)
     """Fraction of nodes with i.i.d. data."""
     rho: int = Field(1, ge=1, le=100_000)
