@@ -154,3 +154,13 @@ def test_a_module_without_buffers_is_the_same_under_every_policy():
     plain = FlatModel(build_model("cnn-m", (1, 28, 28), 10, seed=1))
     averaged = FlatModel(build_model("cnn-m", (1, 28, 28), 10, seed=1), average_buffers=True)
     assert torch.equal(plain.state, averaged.state) and len(averaged.state) == len(averaged.weights)
+
+
+def test_no_server_optimiser_moves_a_buffer():
+    """They are averages of what nodes have seen, and stay such; the parameters are moved."""
+    averaged = run(Experiment(**SMALL, buffers="average").but(rounds=1))
+    served = run(Experiment(**SMALL, buffers="average", server="adam").but(rounds=1))
+    worker, _ = worker_of(buffers="average")
+    parameters = len(worker.model.weights)
+    assert np.array_equal(served.weights[parameters:], averaged.weights[parameters:])
+    assert not np.array_equal(served.weights[:parameters], averaged.weights[:parameters])

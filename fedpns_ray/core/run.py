@@ -180,7 +180,7 @@ class Run:
                 _refuse_misshapen(self.strategy, outcome, weights)
             reason = divergence_of(returned, updates, weights, outcome)
             if len(sent) and not reason:
-                outcome, reason = served(server, weights, outcome)
+                outcome, reason = served(server, weights, outcome, sent.buffers)
             if not reason:
                 outcome = replace(outcome, step=outcome.weights - weights)
                 selection.learn(updates, outcome)
@@ -285,9 +285,11 @@ class Facts(NamedTuple):
     clock: Clock
 
 
-def known_nodes(experiment: Experiment, sizes: NDArray[np.int64], iid: NDArray[np.bool_], payload: int) -> Nodes:
-    """What the server knows about the nodes before round 1; `payload` is the size of a model in bytes."""
-    parameters = payload // np.dtype(np.float32).itemsize
+def known_nodes(
+    experiment: Experiment, sizes: NDArray[np.int64], iid: NDArray[np.bool_], payload: int, buffers: int = 0
+) -> Nodes:
+    """What the server knows about the nodes before round 1; a model is `payload` bytes, with so many buffers in it."""
+    parameters = payload // np.dtype(np.float32).itemsize - buffers
     return Nodes(sizes, iid, experiment.per_round, experiment.build_devices(sizes, payload), parameters)
 
 

@@ -26,8 +26,10 @@ def checked(samples: Samples, field: str, value: object) -> Samples:
         train_x, test_x = (_features(name, getattr(samples, name)) for name in ("train_x", "test_x"))
         if (train_x.dtype, train_x.shape[1:]) != (test_x.dtype, test_x.shape[1:]):
             raise Misfit("test_x", f"has samples of {_kind(test_x)}, and those of train_x are {_kind(train_x)}")
-        train_y = _labels("train_y", samples.train_y, len(train_x), samples.classes)
-        test_y = _labels("test_y", samples.test_y, len(test_x), samples.classes)
+        train_y = _targets("train_y", samples.train_y, len(train_x), samples)
+        test_y = _targets("test_y", samples.test_y, len(test_x), samples)
+        if train_y.shape[1:] != test_y.shape[1:]:
+            raise Misfit("test_y", f"has targets of shape {test_y.shape[1:]}, and train_y of {train_y.shape[1:]}")
         owners = None if samples.train_node is None else _owners(samples.train_node, len(train_x))
     except Misfit as error:
         raise InputError(field, value, error.allowed, problem=f"cannot be used: {error}") from None
@@ -78,6 +80,10 @@ def _features(name: str, value: Any) -> NDArray[Any]:
         if x.min() < 0 or x.max() > np.iinfo(np.int64).max:
             raise Misfit(name, f"holds the token {_first(x, (x < 0) | (x > np.iinfo(np.int64).max))}", "0 or above")
         return np.ascontiguousarray(x, dtype=np.int64)
+    return _finite(name, x)
+
+
+def _finite(name: str, x: NDArray[Any]) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, and is refused
         single = np.ascontiguousarray(x, dtype=np.float32)
     wrong = ~np.isfinite(single)
@@ -87,10 +93,19 @@ def _features(name: str, value: Any) -> NDArray[Any]:
     return single
 
 
-def _labels(name: str, value: Any, count: int, classes: int) -> NDArray[np.int64]:
-    y = _array(name, value)
-    if y.shape != (count,):
+def _targets(name: str, value: Any, count: int, samples: Samples) -> NDArray[Any]:
+    """What is to be predicted: a label each, one at each position (next-token), or numbers (regression)."""
+    y, several = _array(name, value), samples.task != "classification"
+    if y.shape[:1] != (count,) or (y.ndim > 1 and not several):
         raise Misfit(name, f"has the shape {y.shape}, and there are {count:,} samples", f"it must be ({count},)")
+    if samples.task == "regression":
+        if y.dtype.kind not in "fiu":
+            raise Misfit(name, f"holds {y.dtype}", "the targets of a regression are numbers")
+        return _finite(name, y)
+    return _labels(name, y, samples.classes)
+
+
+def _labels(name: str, y: NDArray[Any], classes: int) -> NDArray[np.int64]:
     allowed = f"labels are whole numbers from 0 to {classes - 1}"
     if y.dtype.kind not in "iuf":
         raise Misfit(name, f"holds {y.dtype}", allowed)

@@ -55,7 +55,8 @@ class Following:
 def begun(experiment: Experiment, population: Population, worker: Worker) -> Run:
     """A run before its first round. The worker provides the initial weights and evaluates Check Loss."""
     strategy, weights = experiment.build_strategy(), worker.initial_weights
-    nodes = known_nodes(experiment, population.sizes, population.iid, weights.nbytes)
+    buffers = len(weights) - len(worker.model.weights)
+    nodes = known_nodes(experiment, population.sizes, population.iid, weights.nbytes, buffers)
     strategy.begin(nodes)
     return Run(experiment, nodes, strategy, worker, weights)
 
