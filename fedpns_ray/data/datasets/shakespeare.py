@@ -60,7 +60,7 @@ class ShakespeareDataset(OfficialDataset):
         return Samples(train_x, train_y, test_x, test_y, classes=len(vocabulary), train_node=owner)
 
     def standing(self, root: Path) -> str:
-        return "the text" if list(copies(_path(root))) else ""
+        return "ready" if list(copies(_path(root))) else ""
 
     def fetch(self, root: Path) -> Path:
         path = _path(root)
