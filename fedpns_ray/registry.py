@@ -32,7 +32,8 @@ from fedpns_ray.data.datasets.images import (
 )
 from fedpns_ray.data.datasets.shakespeare import ShakespeareDataset
 from fedpns_ray.data.datasets.synthetic import SyntheticDataset
-from fedpns_ray.data.interfaces import Dataset, OfficialDataset, Partition
+from fedpns_ray.data.interfaces import Dataset, Partition
+from fedpns_ray.data.official.dataset import OfficialDataset
 from fedpns_ray.data.partitions.dirichlet import DirichletPartition
 from fedpns_ray.data.partitions.file import FilePartition
 from fedpns_ray.data.partitions.iid import IidPartition

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedpns_ray.core.streams import stream
 from fedpns_ray.core.user_code import blamed_on
-from fedpns_ray.data.checking import checked
+from fedpns_ray.data.checking import checked_samples
 from fedpns_ray.data.holdings import checked_holdings
 from fedpns_ray.data.interfaces import Dataset, GeneratedDataset, Partition, Samples
 from fedpns_ray.data.label_noise import with_label_noise
@@ -46,7 +46,7 @@ def _loaded(experiment: Experiment, dataset: Dataset) -> Samples:
     if not isinstance(samples, Samples):
         problem = f"cannot be used: load() returned an object of type {type(samples).__name__}"
         raise InputError("dataset", name, "it must return fedpns_ray.data.Samples", problem=problem)
-    return checked(samples, "dataset", name)
+    return checked_samples(samples, "dataset", name)
 
 
 def build_population(experiment: Experiment, samples: Samples | None = None) -> Population:

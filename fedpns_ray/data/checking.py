@@ -17,7 +17,7 @@ KINDS = "it must hold float32, float64, uint8 images or integer tokens"
 IMAGES = "images must have the shape (N, H, W) or (N, C, H, W); other numbers of this size are stored as float32"
 
 
-def checked(samples: Samples, field: str, value: object) -> Samples:
+def checked_samples(samples: Samples, field: str, value: object) -> Samples:
     """The samples as models and partitions expect them: float32, uint8 (N, C, H, W) or int64, with int64 labels.
 
     An InputError about `value` of `field`, which names the array and what is wrong with it, if they are not a data set.
@@ -26,10 +26,7 @@ def checked(samples: Samples, field: str, value: object) -> Samples:
         train_x, test_x = (_features(name, getattr(samples, name)) for name in ("train_x", "test_x"))
         if (train_x.dtype, train_x.shape[1:]) != (test_x.dtype, test_x.shape[1:]):
             raise Misfit("test_x", f"has samples of {_kind(test_x)}, and those of train_x are {_kind(train_x)}")
-        train_y = _targets("train_y", samples.train_y, len(train_x), samples)
-        test_y = _targets("test_y", samples.test_y, len(test_x), samples)
-        if train_y.shape[1:] != test_y.shape[1:]:
-            raise Misfit("test_y", f"has targets of shape {test_y.shape[1:]}, and train_y of {train_y.shape[1:]}")
+        train_y, test_y = _targets(samples, "train_y", len(train_x)), _targets(samples, "test_y", len(test_x))
         owners = None if samples.train_node is None else _owners(samples.train_node, len(train_x))
     except Misfit as error:
         raise InputError(field, value, error.allowed, problem=f"cannot be used: {error}") from None
@@ -38,7 +35,7 @@ def checked(samples: Samples, field: str, value: object) -> Samples:
 
 
 def count_classes(*labels: Any) -> int:
-    """The largest label + 1, of labels that may still be anything; what is wrong with them is `checked`'s to say."""
+    """The largest label + 1, of labels that may still be anything; `checked_samples` says what is wrong."""
     with np.errstate(all="ignore"):
         arrays = [np.asarray(y) for y in labels]
         largest = [y.max() for y in arrays if y.dtype.kind in "iuf" and y.size]
@@ -93,14 +90,13 @@ def _finite(name: str, x: NDArray[Any]) -> NDArray[np.float32]:
     return single
 
 
-def _targets(name: str, value: Any, count: int, samples: Samples) -> NDArray[Any]:
-    """What is to be predicted: a label each, one at each position (next-token), or numbers (regression)."""
-    y, several = _array(name, value), samples.task != "classification"
-    if y.shape[:1] != (count,) or (y.ndim > 1 and not several):
+def _targets(samples: Samples, name: str, count: int) -> NDArray[Any]:
+    """What is to be predicted: labels, one for each sample or, of a text, one for each position; or numbers."""
+    y = _array(name, getattr(samples, name))
+    task = samples.task
+    if y.shape[:1] != (count,) or (task == "classification" and y.ndim > 1):
         raise Misfit(name, f"has the shape {y.shape}, and there are {count:,} samples", f"it must be ({count},)")
-    if samples.task == "regression":
-        if y.dtype.kind not in "fiu":
-            raise Misfit(name, f"holds {y.dtype}", "the targets of a regression are numbers")
+    if task == "regression" and y.dtype.kind in "fiu":
         return _finite(name, y)
     return _labels(name, y, samples.classes)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -98,22 +97,6 @@ class Dataset(Part):
     def outline(self) -> Outline | None:
         """None if it is known only by loading."""
         return None
-
-
-class OfficialDataset(Dataset):
-    """A data set that others published: its files lie under the data root, and are verified before they are used."""
-
-    def standing(self, root: Path) -> str:
-        """What is there, in words; empty if nothing is."""
-        raise NotImplementedError
-
-    def fetch(self, root: Path) -> Path:
-        """Make it ready for runs, from the files that are there or by download; returns what runs will read."""
-        raise NotImplementedError
-
-    def verify(self, root: Path) -> str:
-        """How far what is there was found to be as published, in words; an InputError if it is not."""
-        raise NotImplementedError
 
 
 MOST_HELD = 1_000

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpns_ray.atomic_file import replacing
-from fedpns_ray.data.checking import checked, count_classes
+from fedpns_ray.data.checking import checked_samples, count_classes
 from fedpns_ray.data.interfaces import Samples
 from fedpns_ray.errors import InputError, Shown, one_line
 
@@ -25,7 +25,9 @@ def save_data(path: Path | str, train: Any, test: Any, train_node: Any = None) -
     where = Path(path).absolute()
     (train_x, train_y), (test_x, test_y) = _arrays("train", train), _arrays("test", test)
     classes = count_classes(train_y, test_y)
-    samples = checked(Samples(train_x, train_y, test_x, test_y, 0.0, 1.0, classes, train_node), "data", Shown("given"))
+    samples = checked_samples(
+        Samples(train_x, train_y, test_x, test_y, 0.0, 1.0, classes, train_node), "data", Shown("given")
+    )
     owners = {} if train_node is None else {"train_node": np.asarray(train_node)}
     arrays = {name: getattr(samples, name) for name in ("train_x", "train_y", "test_x", "test_y")} | owners
     with replacing(where) as partial, partial.open("wb") as file:

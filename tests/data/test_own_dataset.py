@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from fedpns_ray import Experiment, InputError, Layout, load, run, run_study
 from fedpns_ray.data import Dataset, Samples, build_population
+from fedpns_ray.data.checking import checked_samples
 
 ROOT = Path(__file__).parents[2]
 RINGS = "examples.own_dataset:Rings"
@@ -51,6 +53,24 @@ def test_what_load_returns_is_checked(how, problem):
     with pytest.raises(InputError, match=problem) as refused:
         build_population(Experiment(dataset=Wrong, how=how))
     assert "test_own_dataset" in str(refused.value) and "\n" not in str(refused.value)
+
+
+@dataclass(frozen=True)
+class Task(Samples):
+    task: str = "regression"
+
+
+def test_targets_are_those_of_the_task():
+    x, y = np.zeros((4, 2)), np.array([[0.5], [1], [-2], [3]])
+    found = checked_samples(Task(x, y, x, y, classes=1), "dataset", "own")
+    assert found.train_y.dtype == np.float32 and np.array_equal(found.train_y, y)
+    with pytest.raises(InputError, match=r"train_y has the shape \(4, 1\)"):
+        checked_samples(Task(x, y, x, y, classes=1, task="classification"), "dataset", "own")
+    tokens = np.array([[0, 1], [1, 2]])
+    found = checked_samples(Task(tokens, tokens, tokens, tokens, classes=3, task="next-token"), "dataset", "own")
+    assert np.array_equal(found.test_y, tokens)
+    with pytest.raises(InputError, match=r"train_y holds the label 2 at \[1, 1\]"):
+        checked_samples(Task(tokens, tokens, tokens, tokens, classes=2, task="next-token"), "dataset", "own")
 
 
 def test_natural_needs_owners():

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from fedpns_ray.atomic_file import refuse_irregular
-from fedpns_ray.data.checking import checked, count_classes
+from fedpns_ray.data.checking import checked_samples, count_classes
 from fedpns_ray.data.interfaces import Dataset, Samples
 from fedpns_ray.errors import InputError, one_line
 
@@ -42,7 +42,7 @@ class FileDataset(Dataset):
                 there = ", ".join(arrays) or "nothing"
                 raise InputError("data_file", path, f"it holds {there}", problem=f"has no array {name}")
         classes = count_classes(arrays["train_y"], arrays["test_y"])
-        return checked(Samples(**arrays, classes=classes), "data_file", path)
+        return checked_samples(Samples(**arrays, classes=classes), "data_file", path)
 
 
 def read_arrays(path: Path) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fedpns_ray.data import sources
-from fedpns_ray.data.interfaces import OfficialDataset, Outline, Samples
+from fedpns_ray.data.interfaces import Outline, Samples
+from fedpns_ray.data.official.dataset import OfficialDataset
 
 
 class ImageDataset(OfficialDataset):

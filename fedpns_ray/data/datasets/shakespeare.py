@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from fedpns_ray.atomic_file import write_whole
-from fedpns_ray.data.interfaces import OfficialDataset, Samples
+from fedpns_ray.data.interfaces import Samples
+from fedpns_ray.data.official.dataset import OfficialDataset
 from fedpns_ray.data.packing import AGAIN, content, copies
 from fedpns_ray.data.sources import data_root
 from fedpns_ray.errors import InputError, Shown, one_line
@@ -59,7 +60,7 @@ class ShakespeareDataset(OfficialDataset):
         return Samples(train_x, train_y, test_x, test_y, classes=len(vocabulary), train_node=owner)
 
     def standing(self, root: Path) -> str:
-        return "the text" if list(copies(_path(root))) else ""
+        return "ready" if list(copies(_path(root))) else ""
 
     def fetch(self, root: Path) -> Path:
         path = _path(root)
