@@ -16,6 +16,8 @@ from fedpns_ray.core.streams import stream, torch_seed
 from fedpns_ray.core.training import Worker, one_thread
 from fedpns_ray.data import build_population
 from fedpns_ray.experiment import folder_name
+from fedpns_ray.reporting.collecting import _axes as distinguishing
+from fedpns_ray.study.study_file import read_study
 from fedpns_ray.terminal.command_line import main
 
 ROOT = Path(__file__).parent.parent
@@ -189,3 +191,14 @@ def test_lion_by_hand():
 def test_a_parameter_out_of_range_is_refused():
     with pytest.raises(InputError, match="beta1: 1 is not allowed; it must be less than 1"):
         Experiment(optimizer="adam", beta1=1)
+
+
+def test_axes_of_a_study():
+    """A momentum of 0 is not written, and still tells a run from one with 0.9; adam has no momentum to vary."""
+    base = {"model": "mlr", "rounds": 2, "strategy": "fedpns"}
+    axes = {"optimizer": ["sgd", "examples.own_optimizer:Lion"], "momentum": [0, 0.9], "server": ["none", "adam"]}
+    study = read_study({"base": base, "axes": {**axes, "server.lr": [0.1, 0.01]}})
+    assert len({folder_name(trial.experiment) for trial in study.trials}) == len(study.trials) == (2 + 1) * (1 + 2)
+    e = Experiment(**base)
+    for option in ({"momentum": 0.9}, {"optimizer": "adam"}, {"max_steps": 3}, {"server": "adam"}):
+        assert set(option) <= set(distinguishing([e, e.but(**option)])), option
