@@ -26,15 +26,17 @@ from pydantic import (
 )
 
 from fedpns_ray.core.devices import Devices, from_file, log_normal
+from fedpns_ray.core.metrics import Metric
 from fedpns_ray.data.interfaces import Dataset, Partition
 from fedpns_ray.errors import InputError, Shown
-from fedpns_ray.registry import DATA_KINDS, KINDS, PART_KINDS, assemble, build, known_parameters
+from fedpns_ray.registry import DATA_KINDS, KINDS, PART_KINDS, assemble, build, find_metric, known_parameters
 from fedpns_ray.settings import (
     CHOICES,
     Settings,
     checked_parameters,
     completed,
     is_idle,
+    listed,
     names_user_code,
     overridden,
     refuse_combinations,
@@ -46,7 +48,7 @@ from fedpns_ray.yaml_file import read_yaml
 
 DATA_FIELDS = ("dataset", "partition", "nodes", "samples_per_node", "size_spread")
 """Settings that decide the population, with the parameters of the data set and the partition, and the seed."""
-OFF = {"devices": "off", "centralised": False, "clip_updates": 0.0, "loss": "", "buffers": "refuse"}
+OFF = {"devices": "off", "centralised": False, "clip_updates": 0.0, "loss": "", "buffers": "refuse", "metrics": ""}
 """Options that are not written when they are off: runs from before they existed keep their names."""
 
 
@@ -125,6 +127,8 @@ class Experiment(BaseModel):
     """Also follow the centralised sequence v of (9) and record ||w_t - v_t||; tau passes over all samples per round."""
     evaluate_every: int = Field(1, gt=0, le=1_000_000_000)
     """Rounds between two tests on the whole test set; the last round is always tested."""
+    metrics: str = ""
+    """Also measured in every test: balanced-accuracy, macro-f1, label-accuracy, package.module:MyMetric; by commas."""
     seed: int = Field(1, ge=0, le=2**63 - 1)
     """Names every random stream."""
 
@@ -179,14 +183,18 @@ class Experiment(BaseModel):
         return self._imported
 
     def agrees_with(self, other: Experiment) -> bool:
-        """Whether all settings that both have are equal, except the number of rounds."""
-        mine, theirs = self.settings(), other.settings()
+        """Whether all settings that both have are equal, except the number of rounds; options not written are off."""
+        mine, theirs = OFF | self.settings(), OFF | other.settings()
         return all(theirs[key] == value for key, value in mine.items() if key in theirs and key != "rounds")
 
     @property
     def user_packages(self) -> set[str]:
         """The top-level packages of user-defined parts and models."""
-        paths = [path for path in (*self.all_parts.values(), self.model, self.loss, self.strategy) if ":" in path]
+        paths = [
+            path
+            for path in (*self.all_parts.values(), self.model, self.loss, self.strategy, *listed(self.metrics))
+            if ":" in path
+        ]
         return {path.partition(":")[0].partition(".")[0] for path in paths} - {"fedpns_ray"}
 
     @property
@@ -234,6 +242,9 @@ class Experiment(BaseModel):
         if not self.imported and ":" in name:
             raise InputError(kind, Shown(name), problem="is user-defined, and reading imports nothing")
         return build(kind, name, self.parameters)
+
+    def build_metrics(self) -> list[Metric]:
+        return [find_metric(name)() for name in listed(self.metrics)]
 
     def data_settings(self) -> Settings:
         """The settings that decide the population: experiments that agree on them have the same one."""

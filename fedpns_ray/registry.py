@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, NamedTuple, get_args
 
 from fedpns_ray.core.interfaces import Part, Strategy
+from fedpns_ray.core.metrics import METRICS, Metric
 from fedpns_ray.core.user_code import import_path
 from fedpns_ray.data.datasets.images import Cifar10Dataset, FashionMnistDataset, MnistDataset
 from fedpns_ray.data.datasets.synthetic import SyntheticDataset
@@ -43,7 +44,7 @@ from fedpns_ray.strategies.preset import KINDS, Preset
 
 __all__ = [
     "DATA_KINDS", "KINDS", "PARTS", "PART_KINDS", "PRESETS", "Parameter", "assemble", "build", "describe_default",
-    "find_part", "find_preset", "known_parameters", "parameters_of", "registered_name",
+    "find_metric", "find_part", "find_preset", "known_parameters", "parameters_of", "registered_name",
 ]  # fmt: skip
 
 DATA_KINDS: dict[str, type[Part]] = {"dataset": Dataset, "partition": Partition}
@@ -53,7 +54,7 @@ PART_KINDS: dict[str, type[Part]] = {**KINDS, **DATA_KINDS}
 RESERVED = frozenset(
     {
         "strategy", "parameters", *PART_KINDS, "nodes", "samples_per_node", "size_spread", "model", "vectorize", "loss",
-        "buffers",
+        "buffers", "metrics",
         "fraction", "rounds", "epochs", "batch_size", "lr", "lr_decay", "lr_floor", "clip_updates", "drop_probability",
         "slow_fraction", "slow_seconds", "devices", "device_speed", "device_uplink", "device_spread", "device_file",
         "device_fading", "centralised", "evaluate_every", "seed",
@@ -149,6 +150,19 @@ def find_part(kind: str, name: str) -> type[Part]:
     base = PART_KINDS[kind]
     problem = f"is not a subclass of {base.__module__.rpartition('.')[0]}.{base.__name__}"
     raise InputError(kind, Shown(name), problem=problem)
+
+
+def find_metric(name: str) -> type[Metric]:
+    """The metric of this name or import path."""
+    if ":" not in name:
+        if name not in METRICS:
+            allowed = f"choose from {', '.join(METRICS)}, or package.module:MyMetric"
+            raise InputError("metrics", name, allowed, problem="is unknown")
+        return METRICS[name]
+    found = import_path(name, "metrics")
+    if not (isinstance(found, type) and issubclass(found, Metric)):
+        raise InputError("metrics", Shown(name), problem="is not a subclass of fedpns_ray.core.metrics.Metric")
+    return found
 
 
 class Parameter(NamedTuple):

@@ -15,6 +15,7 @@ from fedpns_ray.registry import (
     PART_KINDS,
     PARTS,
     build,
+    find_metric,
     find_part,
     find_preset,
     known_parameters,
@@ -45,6 +46,11 @@ CHOICES = {"strategy", *PART_KINDS, "devices"}
 def names_user_code(settings: Mapping[str, Any]) -> bool:
     """Whether settings name a strategy or part by its import path; its parameters are known only by importing it."""
     return any(":" in str(settings.get(key) or "") for key in ("strategy", *PART_KINDS))
+
+
+def listed(names: str) -> list[str]:
+    """`a, b` as names, each once."""
+    return list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
 
 
 def split(settings: Mapping[str, Any], known: Collection[str]) -> tuple[Settings, Settings]:
@@ -85,6 +91,9 @@ def _spelled(fields: Mapping[str, Any]) -> Settings:
     for key in ("strategy", *PART_KINDS, "model", "loss"):
         if not isinstance(spelled.get(key, ""), str):
             raise InputError(key, spelled[key], "it must be a name")
+    if isinstance(spelled.get("metrics"), (list, tuple)):
+        names = (one if isinstance(one, str) else path_of(one, "metrics") for one in spelled["metrics"])
+        spelled["metrics"] = ",".join(names)
     if isinstance(spelled.get("vectorize"), bool):
         spelled["vectorize"] = "on" if spelled["vectorize"] else "off"
     if spelled.get("devices") is False:
@@ -149,6 +158,9 @@ def refuse_combinations(fields: Mapping[str, Any], given: Collection[str]) -> No
         raise InputError("model", fields["model"], allowed, problem="is unknown")
     if fields["loss"] and ":" not in fields["loss"]:
         raise InputError("loss", fields["loss"], "it must be package.module:function, or be left out")
+    for name in listed(fields["metrics"]):
+        if ":" not in name:
+            find_metric(name)
     if round(fields["fraction"] * nodes) < 1:
         allowed = f"it must be above {0.5 / nodes:.2g}"
         raise InputError("fraction", fields["fraction"], allowed, problem=f"draws 0 of {nodes} nodes")

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from fedpns_ray.core.clipping import clip
 from fedpns_ray.core.costs import Costs, Ledger, Unanswered
 from fedpns_ray.core.interfaces import Nodes, Outcome, Selection, Strategy, Updates, Vector
+from fedpns_ray.core.metrics import measured
 from fedpns_ray.core.streams import stream
 from fedpns_ray.core.theory import Gradients, divergence, measure
 from fedpns_ray.core.user_code import refused
@@ -134,7 +135,7 @@ class Run:
             return None
         round, self._untested = self._untested, None
         if work.test:
-            self._add_test(round, answer.tested)
+            self._add_test(round, answer)
         self.over = bool(round.diverged) or round.number == self.experiment.rounds
         return round
 
@@ -257,11 +258,13 @@ class Run:
         due = t % self.experiment.evaluate_every == 0 or t == self.experiment.rounds
         return tuple(range(self.evaluator.test_chunks)) if due else ()
 
-    def _add_test(self, round: Round, rows: NDArray[np.float64]) -> None:
+    def _add_test(self, round: Round, answer: Answer) -> None:
         """Add the test result to a round, summed over chunks in float64 and in their order."""
-        correct, loss = (float(total) / self.evaluator.test_size for total in np.add.reduce(rows, axis=0))
+        correct, loss = (float(total) / self.evaluator.test_size for total in np.add.reduce(answer.tested, axis=0))
         if math.isfinite(loss):
             round.accuracy, round.loss = None if math.isnan(correct) else correct, loss
+            if answer.confusion is not None:
+                round.notes |= measured(self.experiment.build_metrics(), answer.confusion)
             self.strategy.selection.hear(correct, loss)
         else:
             round.diverged = "the test loss is not finite"
