@@ -27,40 +27,37 @@ from pydantic import (
 
 from fedpns_ray.core.devices import Devices, from_file, log_normal
 from fedpns_ray.core.local_steps import local_samples
+from fedpns_ray.core.metrics import Metric
 from fedpns_ray.core.optimizers import Optimizer
 from fedpns_ray.data.interfaces import Dataset, Partition
 from fedpns_ray.errors import InputError, Shown
-from fedpns_ray.registry import DATA_KINDS, KINDS, PART_KINDS, assemble, build, known_parameters, parameters_of
+from fedpns_ray.registry import (
+    DATA_KINDS,
+    KINDS,
+    PART_KINDS,
+    assemble,
+    build,
+    find_metric,
+    known_parameters,
+)
 from fedpns_ray.settings import (
     CHOICES,
+    DATA_FIELDS,
+    OFF,
     Settings,
     checked_parameters,
     completed,
     is_idle,
+    listed,
     names_user_code,
     overridden,
+    plain_steps,
     refuse_combinations,
     split,
 )
 from fedpns_ray.strategies import Strategy
 from fedpns_ray.validation import refusal
 from fedpns_ray.yaml_file import read_yaml
-
-DATA_FIELDS = ("dataset", "partition", "nodes", "samples_per_node", "size_spread", "noisy_nodes", "label_noise")
-"""Settings that decide the population, with the parameters of the data set and the partition, and the seed."""
-OFF = {
-    "devices": "off",
-    "centralised": False,
-    "clip_updates": 0.0,
-    "optimizer": "sgd",
-    "max_steps": 0,
-    "noisy_nodes": 0.0,
-    "label_noise": 0.5,
-    "min_samples": 2,
-    "loss": "",
-    "buffers": "refuse",
-}
-"""Options that are not written when they are off: runs from before they existed keep their names."""
 
 
 class Experiment(BaseModel):
@@ -148,6 +145,8 @@ class Experiment(BaseModel):
     """Also follow the centralised sequence v of (9) and record ||w_t - v_t||; tau passes over all samples per round."""
     evaluate_every: int = Field(1, gt=0, le=1_000_000_000)
     """Rounds between two tests on the whole test set; the last round is always tested."""
+    metrics: str = ""
+    """Also measured in every test: balanced-accuracy, macro-f1, label-accuracy, package.module:MyMetric; by commas."""
     seed: int = Field(1, ge=0, le=2**63 - 1)
     """Names every random stream."""
 
@@ -202,14 +201,18 @@ class Experiment(BaseModel):
         return self._imported
 
     def agrees_with(self, other: Experiment) -> bool:
-        """Whether all settings that both have are equal, except the number of rounds."""
-        mine, theirs = self.settings(), other.settings()
+        """Whether all settings that both have are equal, except the number of rounds; options not written are off."""
+        mine, theirs = OFF | self.settings(), OFF | other.settings()
         return all(theirs[key] == value for key, value in mine.items() if key in theirs and key != "rounds")
 
     @property
     def user_packages(self) -> set[str]:
         """The top-level packages of user-defined parts and models."""
-        paths = [path for path in (*self.all_parts.values(), self.model, self.loss, self.strategy) if ":" in path]
+        paths = [
+            path
+            for path in (*self.all_parts.values(), self.model, self.loss, self.strategy, *listed(self.metrics))
+            if ":" in path
+        ]
         return {path.partition(":")[0].partition(".")[0] for path in paths} - {"fedpns_ray"}
 
     @property
@@ -262,6 +265,9 @@ class Experiment(BaseModel):
             raise InputError(kind, Shown(name), problem="is user-defined, and reading imports nothing")
         return build(kind, name, self.parameters)
 
+    def build_metrics(self) -> list[Metric]:
+        return [find_metric(name)() for name in listed(self.metrics)]
+
     def data_settings(self) -> Settings:
         """The settings that decide the population: experiments that agree on them have the same one."""
         others = set(known_parameters(tuple(kind for kind in PART_KINDS if kind not in DATA_KINDS)))
@@ -287,15 +293,8 @@ class Experiment(BaseModel):
 
     def settings(self) -> Settings:
         """Everything that matters to this experiment, flat: what config.yaml holds and `Experiment(**…)` takes."""
-        implied = self._own | OFF | self._plain_steps()  # the strategy implies its parts
+        implied = self._own | OFF | plain_steps(self.optimizer)  # the strategy implies its parts
         return {key: value for key, value in self.all_settings().items() if key not in implied or value != implied[key]}
-
-    def _plain_steps(self) -> Settings:
-        """The parameters of the default optimiser with their defaults: plain steps, options that are off."""
-        if self.optimizer != OFF["optimizer"]:
-            return {}
-        takers = parameters_of({"optimizer": self.optimizer})
-        return {key: it.part.model_fields[it.field].default for key, it in takers.items()}
 
     def all_settings(self) -> Settings:
         """Every setting that is used, flat, with those that `settings` leaves out because others imply them."""
@@ -328,7 +327,7 @@ def folder_name(*experiments: Experiment) -> str:
     digest = hashlib.sha256("".join(e.but(rounds=1).to_yaml() for e in experiments).encode()).hexdigest()[:8]
     first = experiments[0]
     what = f"{first.label}-seed{first.seed}" if len(experiments) == 1 else f"{len(experiments)}-runs"
-    return f"{first.dataset}-{as_folder(what)}-{digest}"
+    return f"{as_folder(first.dataset)}-{as_folder(what)}-{digest}"
 
 
 def setting_name(experiment: Experiment) -> str:

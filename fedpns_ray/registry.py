@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, NamedTuple, get_args
 
 from fedpns_ray.core.interfaces import Part, Strategy
+from fedpns_ray.core.metrics import METRICS, Metric
 from fedpns_ray.core.optimizers import Optimizer
 from fedpns_ray.core.optimizers.adam import Adam, AdamW
 from fedpns_ray.core.optimizers.sgd import SGD
@@ -62,7 +63,8 @@ from fedpns_ray.strategies.preset import KINDS, Preset
 
 __all__ = [
     "DATA_KINDS", "KINDS", "PARTS", "PART_KINDS", "PRESETS", "Parameter", "assemble", "build", "describe_default",
-    "find_part", "find_preset", "known_parameters", "official_datasets", "parameters_of", "registered_name",
+    "find_metric", "find_part", "find_preset", "known_parameters", "official_datasets", "parameters_of",
+    "registered_name",
 ]  # fmt: skip
 
 DATA_KINDS: dict[str, type[Part]] = {"dataset": Dataset, "partition": Partition}
@@ -72,7 +74,7 @@ PART_KINDS: dict[str, type[Part]] = {**KINDS, **DATA_KINDS, "optimizer": Optimiz
 RESERVED = frozenset(
     {
         "strategy", "parameters", *PART_KINDS, "nodes", "samples_per_node", "size_spread", "model", "vectorize", "loss",
-        "buffers",
+        "buffers", "metrics",
         "fraction", "rounds", "epochs", "batch_size", "lr", "lr_decay", "lr_floor", "clip_updates", "drop_probability",
         "slow_fraction", "slow_seconds", "devices", "device_speed", "device_uplink", "device_spread", "device_file",
         "device_fading", "centralised", "evaluate_every", "seed", "max_steps", "noisy_nodes", "label_noise",
@@ -203,6 +205,19 @@ def find_part(kind: str, name: str) -> type[Part]:
 def official_datasets() -> dict[str, OfficialDataset]:
     """The data sets with official files, which `fedpns data` fetches and verifies."""
     return {name: part() for name, part in PARTS["dataset"].items() if issubclass(part, OfficialDataset)}
+
+
+def find_metric(name: str) -> type[Metric]:
+    """The metric of this name or import path."""
+    if ":" not in name:
+        if name not in METRICS:
+            allowed = f"choose from {', '.join(METRICS)}, or package.module:MyMetric"
+            raise InputError("metrics", name, allowed, problem="is unknown")
+        return METRICS[name]
+    found = import_path(name, "metrics")
+    if not (isinstance(found, type) and issubclass(found, Metric)):
+        raise InputError("metrics", Shown(name), problem="is not a subclass of fedpns_ray.core.metrics.Metric")
+    return found
 
 
 class Parameter(NamedTuple):

@@ -17,6 +17,7 @@ from fedpns_ray.registry import (
     PARTS,
     PRESETS,
     build,
+    find_metric,
     find_part,
     find_preset,
     known_parameters,
@@ -31,6 +32,23 @@ Settings = dict[str, Any]
 
 MODELS = ("mlr", "cnn-m", "cnn-c", "resnet18-gn", "char-lstm")
 """The built-in models; a user-defined one is `package.module:Factory`."""
+
+DATA_FIELDS = ("dataset", "partition", "nodes", "samples_per_node", "size_spread", "noisy_nodes", "label_noise")
+"""Settings that decide the population, with the parameters of the data set and the partition, and the seed."""
+OFF = {
+    "devices": "off",
+    "centralised": False,
+    "clip_updates": 0.0,
+    "optimizer": "sgd",
+    "max_steps": 0,
+    "noisy_nodes": 0.0,
+    "label_noise": 0.5,
+    "min_samples": 2,
+    "loss": "",
+    "buffers": "refuse",
+    "metrics": "",
+}
+"""Options that are not written when they are off: runs from before they existed keep their names."""
 
 USED_BY = {
     "device_speed": ("devices", ("log-normal",)),
@@ -53,6 +71,11 @@ def names_user_code(settings: Mapping[str, Any]) -> bool:
     return any(":" in str(settings.get(key) or "") for key in ("strategy", *PART_KINDS))
 
 
+def listed(names: str) -> list[str]:
+    """`a, b` as names, each once."""
+    return list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+
+
 def split(settings: Mapping[str, Any], known: Collection[str]) -> tuple[Settings, Settings]:
     """Known fields, and the rest: parameters of parts, written alongside the fields or under `parameters`."""
     fields = {key: value for key, value in settings.items() if key in known and key != "parameters"}
@@ -65,7 +88,7 @@ def split(settings: Mapping[str, Any], known: Collection[str]) -> tuple[Settings
 
 def is_built_in(kind: str, name: str) -> bool:
     """Whether a name is this package's own; an installed package cannot replace it."""
-    return name in {"strategy": PRESETS, "model": MODELS, **PARTS}[kind]
+    return name in {"strategy": PRESETS, "model": MODELS, **PARTS}.get(kind, ())
 
 
 def completed(fields: Mapping[str, Any], importing: bool = True) -> tuple[Settings, dict[str, str]]:
@@ -99,6 +122,9 @@ def _spelled(fields: Mapping[str, Any]) -> Settings:
             raise InputError(key, spelled[key], "it must be a name")
         if key in spelled and not is_built_in(key, spelled[key]):
             spelled[key] = offered(key, spelled[key]) or spelled[key]
+    if isinstance(spelled.get("metrics"), (list, tuple)):
+        names = (one if isinstance(one, str) else path_of(one, "metrics") for one in spelled["metrics"])
+        spelled["metrics"] = ",".join(names)
     if isinstance(spelled.get("vectorize"), bool):
         spelled["vectorize"] = "on" if spelled["vectorize"] else "off"
     if spelled.get("devices") is False:
@@ -140,6 +166,14 @@ def _unknown(key: str, value: Any, fields: Mapping[str, Any], names: Collection[
     return InputError(key, value, f"it is only used with {users}, and {chosen}")
 
 
+def plain_steps(optimizer: str) -> Settings:
+    """The parameters of the default optimiser with their defaults: plain steps, options that are off."""
+    if optimizer != OFF["optimizer"]:
+        return {}
+    takers = parameters_of({"optimizer": optimizer})
+    return {key: it.part.model_fields[it.field].default for key, it in takers.items()}
+
+
 def is_idle(key: str, fields: Mapping[str, Any]) -> bool:
     """Whether a field is not used with the choices made."""
     if key in SIZES:
@@ -176,6 +210,9 @@ def refuse_combinations(fields: Mapping[str, Any], given: Collection[str]) -> No
         raise InputError("model", fields["model"], allowed, problem="is unknown")
     if fields["loss"] and ":" not in fields["loss"]:
         raise InputError("loss", fields["loss"], "it must be package.module:function, or be left out")
+    for name in listed(fields["metrics"]):
+        if ":" not in name:
+            find_metric(name)
     if round(fields["fraction"] * nodes) < 1:
         allowed = f"it must be above {0.5 / nodes:.2g}"
         raise InputError("fraction", fields["fraction"], allowed, problem=f"draws 0 of {nodes} nodes")

@@ -1,4 +1,4 @@
-"""The examples of a model and a loss of one's own: from Python and from the command line."""
+"""The examples of a model, a loss and a metric of one's own: from Python and from the command line."""
 
 import json
 import subprocess
@@ -14,6 +14,7 @@ SMALL = {"dataset": "mnist", "strategy": "fedpns", "nodes": 4, "fraction": 0.5, 
 EXAMPLES = {
     "own_model": {"model": "examples.own_model:SmallNet", "buffers": "average"},
     "own_loss": {"model": "mlr", "loss": "examples.own_loss:focal"},
+    "own_metric": {"model": "mlr", "metrics": "macro-f1,examples.own_metric:KappaMetric"},
 }
 
 

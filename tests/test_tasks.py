@@ -101,6 +101,24 @@ def test_a_loss_of_your_own():
     np.testing.assert_allclose(together.weights, own.weights, atol=1e-6)
 
 
+def test_a_folder_with_another_loss_is_not_continued(tmp_path):
+    run(Experiment(dataset="tests.small_data:Texts", model=f"{HERE}:Bag", samples_per_node=20, **SMALL), out=tmp_path)
+    other = Experiment(dataset="tests.small_data:Texts", model=f"{HERE}:Bag", samples_per_node=20, loss=halved, **SMALL)
+    with pytest.raises(InputError, match="loss"):
+        run(other.but(rounds=5), out=tmp_path)
+
+
+class Bag(torch.nn.Module):
+    """A guess from the last character."""
+
+    def __init__(self, classes):
+        super().__init__()
+        self.table = torch.nn.Embedding(classes, classes)
+
+    def forward(self, x):
+        return self.table(x[:, -1])
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

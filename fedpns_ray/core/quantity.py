@@ -23,8 +23,8 @@ class Quantity:
     """What a recorded value is multiplied by when it is shown: 100 for a fraction in percent."""
     better: Literal["higher", "lower", ""] = ""
     """Which way is better; empty where neither is."""
-    per: Literal["round", "node", "update"] = "round"
-    """One number per round, or a list: one per node of the population, or one per update of the round."""
+    per: Literal["round", "node", "update", "label"] = "round"
+    """One number per round, or a list: one per node of the population, update of the round, or label."""
 
     @property
     def label(self) -> str:

@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 
 from fedpns_ray.core.clipping import clip
 from fedpns_ray.core.costs import Costs, Ledger, Unanswered
+from fedpns_ray.core.finite import divergence_of, finite_updates, no_updates
 from fedpns_ray.core.interfaces import Nodes, Outcome, Selection, Strategy, Updates, Vector
+from fedpns_ray.core.metrics import measured
 from fedpns_ray.core.server_step import served
 from fedpns_ray.core.streams import stream
 from fedpns_ray.core.theory import Gradients, divergence, measure
@@ -135,7 +137,7 @@ class Run:
             return None
         round, self._untested = self._untested, None
         if work.test:
-            self._add_test(round, answer.tested)
+            self._add_test(round, answer)
         self.over = bool(round.diverged) or round.number == self.experiment.rounds
         return round
 
@@ -260,11 +262,13 @@ class Run:
         due = t % self.experiment.evaluate_every == 0 or t == self.experiment.rounds
         return tuple(range(self.evaluator.test_chunks)) if due else ()
 
-    def _add_test(self, round: Round, rows: NDArray[np.float64]) -> None:
+    def _add_test(self, round: Round, answer: Answer) -> None:
         """Add the test result to a round, summed over chunks in float64 and in their order."""
-        correct, loss = (float(total) / self.evaluator.test_size for total in np.add.reduce(rows, axis=0))
+        correct, loss = (float(total) / self.evaluator.test_size for total in np.add.reduce(answer.tested, axis=0))
         if math.isfinite(loss):
             round.accuracy, round.loss = None if math.isnan(correct) else correct, loss
+            if answer.confusion is not None:
+                round.notes |= measured(self.experiment.build_metrics(), answer.confusion)
             self.strategy.selection.hear(correct, loss)
         else:
             round.diverged = "the test loss is not finite"
@@ -307,29 +311,6 @@ def possible_draw(selection: Selection, drawn: Any, count: int) -> list[int]:
             f"the draw returned node {wrong[0]}, {problem}; it must return distinct nodes between 0 and {count - 1}",
         )
     return nodes
-
-
-def no_updates(parameters: int, lr: float) -> Updates:
-    """The empty updates of a round from which no node returned."""
-    nobody = np.empty(0, dtype=np.int64)
-    return Updates((), np.empty((0, parameters), dtype=np.float32), np.empty(0), nobody, nobody, lr)
-
-
-def finite_updates(returned: Updates) -> tuple[Updates, list[int]]:
-    """The updates whose every number is finite, and the nodes of the others."""
-    fine = np.isfinite(returned.deltas).all(axis=1) & np.isfinite(returned.losses)
-    if fine.all():
-        return returned, []
-    return returned.subset(np.flatnonzero(fine).tolist()), [returned.node_ids[k] for k in np.flatnonzero(~fine)]
-
-
-def divergence_of(returned: Updates, updates: Updates, weights: Vector, outcome: Outcome) -> str:
-    """Why a round has diverged; empty if it has not."""
-    if len(returned) and not len(updates):
-        return "no update is finite"
-    if outcome.weights is not weights and not np.isfinite(outcome.weights).all():
-        return "the aggregated model is not finite"
-    return ""
 
 
 def _refuse_misshapen(strategy: Strategy, outcome: Outcome, weights: Vector) -> None:

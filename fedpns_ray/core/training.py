@@ -19,6 +19,7 @@ from torch import Tensor
 
 from fedpns_ray.core.interfaces import Updates, Vector
 from fedpns_ray.core.local_steps import local_steps, steps_per_epoch
+from fedpns_ray.core.metrics import Confusion, confusion_of
 from fedpns_ray.core.models import (
     CohortModel,
     Fit,
@@ -79,7 +80,9 @@ class Worker:
         clock, seconds = Clock(), {}
         updates = self.train(work.weights, work.round, work.train) if work.train else None
         seconds["train"] = clock.lap()
-        tested = self.test(work.weights, work.test)
+        classes = self._population.samples.classes
+        confusion = np.zeros((classes, classes), dtype=np.int64) if self._e.metrics and work.test else None
+        tested = self.test(work.weights, work.test, confusion)
         seconds["evaluate"] = clock.lap()
         losses: dict[int, float] = {}
         if work.probe:
@@ -89,7 +92,7 @@ class Worker:
         centralised = self.centralised(work.weights, work.round) if work.centralised else None
         if work.centralised:
             seconds["centralised"] = clock.lap()
-        return Answer(updates, work.test, tested, losses, centralised, seconds)
+        return Answer(updates, work.test, tested, losses, confusion, centralised, seconds)
 
     # --- training -----------------------------------------------------------------------------------------------
 
@@ -213,14 +216,17 @@ class Worker:
     def test_chunks(self) -> int:
         return -(-self.test_size // TEST_CHUNK)
 
-    def test(self, weights: Vector, chunks: Sequence[int]) -> NDArray[np.float64]:
-        """One row per chunk of the test set: samples classified correctly, sum of their losses."""
+    def test(self, weights: Vector, chunks: Sequence[int], confusion: Confusion | None = None) -> NDArray[np.float64]:
+        """One row per chunk of the test set: samples classified correctly, sum of their losses.
+
+        What is predicted is added to `confusion`.
+        """
         s = self._population.samples
         self._load_for_testing(weights)
         rows = []
         for chunk in chunks:
             at = slice(chunk * TEST_CHUNK, (chunk + 1) * TEST_CHUNK)
-            rows.append(self._correct_and_loss(s.test_x[at], s.test_y[at]))
+            rows.append(self._correct_and_loss(s.test_x[at], s.test_y[at], confusion))
         return np.array(rows, dtype=np.float64).reshape(-1, 2)
 
     def check_loss(self, weights: Vector, samples: NDArray[np.int64]) -> float:
@@ -249,10 +255,14 @@ class Worker:
         for_testing(self.model.module, self._e.buffers)
 
     @torch.no_grad()
-    def _correct_and_loss(self, x: NDArray[Any], y: NDArray[np.int64]) -> tuple[float, float]:
+    def _correct_and_loss(
+        self, x: NDArray[Any], y: NDArray[np.int64], confusion: Confusion | None = None
+    ) -> tuple[float, float]:
         labels = torch.tensor(y, device=self._device)
         self.model.reset_buffers()
         outputs = self.model.module(memory_layout(self.model.module, self._features(x)))
+        if confusion is not None:
+            confusion += confusion_of(y, outputs.argmax(-1).cpu().numpy(), len(confusion))
         return self._task.tested(outputs, labels)
 
     # --- tensors ------------------------------------------------------------------------------------------------

@@ -45,6 +45,8 @@ class Answer:
     """One row per chunk: samples classified correctly, sum of their losses."""
     losses: dict[int, float] = field(default_factory=dict)
     """Loss by node, for nodes that were probed."""
+    confusion: NDArray[np.int64] | None = None
+    """Labels and predictions of the chunks together, where metrics are measured (`core.metrics`)."""
     centralised: Vector | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     """Time spent, by phase: train, evaluate, transfer, probe, centralised."""
@@ -58,6 +60,7 @@ def merged(shares: Sequence[Answer], seconds: float) -> Answer:
     chunks = np.concatenate([np.array(share.chunks, dtype=np.int64) for share in shares] or [np.empty(0, np.int64)])
     order = np.argsort(chunks)
     tested = np.concatenate([share.tested for share in shares] or [np.empty((0, 2))])
+    matrices = [share.confusion for share in shares if share.confusion is not None]
     trained = [share.updates for share in shares if share.updates is not None]
     busiest = {
         phase: max((share.seconds.get(phase, 0.0) for share in shares), default=0.0) for phase in ("train", "evaluate")
@@ -66,6 +69,7 @@ def merged(shares: Sequence[Answer], seconds: float) -> Answer:
         updates=_merged_updates(trained) if trained else None,
         chunks=tuple(chunks[order].tolist()),
         tested=tested[order],
+        confusion=sum(matrices[1:], start=matrices[0]) if matrices else None,
         losses={node: loss for share in shares for node, loss in share.losses.items()},
         seconds={**busiest, "transfer": max(0.0, seconds - sum(busiest.values()))},
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpns_ray.core.metrics.metric import MOST_CLASSES
 from fedpns_ray.core.run import known_nodes
 from fedpns_ray.core.user_code import blamed_on
 from fedpns_ray.data.interfaces import MOST_HELD
@@ -33,9 +34,22 @@ def check_fits(experiment: Experiment, population: Population) -> None:
     closed = fit.task.is_cross_entropy(fit.targets) and isinstance(module, CohortModel)
     if experiment.vectorize == "on" and not closed:
         refuse_unvectorisable(experiment.model, FlatModel(module, loss=fit.task.loss), samples.shape, fit)
+    _refuse_unmeasurable(experiment, population)
     _refuse_single_samples(experiment, population, module, fit)
     with blamed_on(experiment.user_packages):
         experiment.build_strategy().begin(known_nodes(experiment, population.sizes, population.iid, payload))
+
+
+def _refuse_unmeasurable(experiment: Experiment, population: Population) -> None:
+    """Metrics that there is no confusion matrix for, or whose import path names no metric."""
+    if not experiment.build_metrics():
+        return
+    if population.samples.task == "regression":
+        allowed = f"dataset {experiment.dataset} is a regression, which has no labels"
+        raise InputError("metrics", experiment.metrics, allowed)
+    if (classes := population.samples.classes) > MOST_CLASSES:
+        allowed = f"there are {classes} labels, and metrics are measured for at most {MOST_CLASSES:,}"
+        raise InputError("metrics", experiment.metrics, allowed)
 
 
 def _refuse_single_samples(experiment: Experiment, population: Population, module: nn.Module, fit: Fit) -> None:

@@ -12,12 +12,14 @@ from functools import cache
 from typing import Any
 
 from fedpns_ray.core.interfaces import Part
+from fedpns_ray.core.metrics import METRICS
 from fedpns_ray.core.quantity import Quantity
 from fedpns_ray.errors import InputError, one_line
 from fedpns_ray.experiment import Experiment
 from fedpns_ray.records.lines import is_number, parsed
 from fedpns_ray.records.record import QUANTITIES, Record
-from fedpns_ray.registry import PART_KINDS, PARTS, find_part
+from fedpns_ray.registry import PART_KINDS, PARTS, find_metric, find_part
+from fedpns_ray.settings import listed
 
 SCHEMA = 2
 """1: folders without schema.json. 2: quantities are declared, summaries name their schema and code."""
@@ -27,16 +29,19 @@ MADE_WITH = "made_with"
 def declared(experiment: Experiment) -> tuple[Quantity, ...]:
     """What the records of an experiment hold: the core's quantities, then those of its parts."""
     described = experiment if experiment.imported else Experiment(**experiment.settings())
-    return _declared(tuple(described.all_parts.items()))
+    parts = [(kind, find_part(kind, name)) for kind, name in described.all_parts.items()]
+    return _declared(tuple(parts + [("metrics", find_metric(name)) for name in listed(described.metrics)]))
 
 
 @cache
-def _declared(parts: tuple[tuple[str, str], ...]) -> tuple[Quantity, ...]:
+def _declared(parts: tuple[tuple[str, type[Part]], ...]) -> tuple[Quantity, ...]:
     found = {quantity.key: quantity for quantity in QUANTITIES}
-    for kind, name in parts:
-        for quantity in find_part(kind, name).quantities:
+    for kind, part in parts:
+        for quantity in part.quantities:
             if quantity.key in vars(Record):
-                raise InputError(kind, name, f"its quantity {quantity.key!r} is a key of every record; choose another")
+                raise InputError(
+                    kind, part.name, f"its quantity {quantity.key!r} is a key of every record; choose another"
+                )
             found[quantity.key] = quantity
     return tuple(found.values())
 
@@ -44,6 +49,7 @@ def _declared(parts: tuple[tuple[str, str], ...]) -> tuple[Quantity, ...]:
 def known(experiment: Experiment) -> tuple[Quantity, ...]:
     """Like `declared`, but without importing user-defined parts: for folders that do not declare their quantities."""
     parts = [PARTS[kind].get(experiment.all_parts[kind], Part) for kind in PART_KINDS]
+    parts += [METRICS.get(name, Part) for name in listed(experiment.metrics)]
     return united([QUANTITIES, *(part.quantities for part in parts)])
 
 

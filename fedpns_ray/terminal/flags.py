@@ -18,8 +18,7 @@ SECTIONS = {
     "data": ("dataset", "partition", "nodes", "samples_per_node", "size_spread", "noisy_nodes", "label_noise"),
     "model and training": (
         "model", "vectorize", "buffers", "loss", "fraction", "rounds", "epochs", "batch_size", "optimizer", "max_steps",
-        "lr", "lr_decay",
-        "lr_floor", "clip_updates", "evaluate_every", "centralised", "seed",
+        "lr", "lr_decay", "lr_floor", "clip_updates", "evaluate_every", "metrics", "centralised", "seed",
     ),
     "simulated behaviour of nodes": ("drop_probability", "slow_fraction", "slow_seconds"),
     "device model (simulated time)": (

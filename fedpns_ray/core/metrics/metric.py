@@ -1,0 +1,47 @@
+"""What a metric is, and the confusion matrix that all of them are computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpns_ray.core.interfaces import Part
+from fedpns_ray.core.user_code import refused
+
+Confusion = NDArray[np.int64]
+"""[i, j]: how many test samples of label i were predicted to be j. Whole numbers, so that their sum over chunks is
+exact and the same in every layout."""
+
+MOST_CLASSES = 1000
+"""With more, the matrix would take more memory than most models."""
+
+
+class Metric(Part):
+    """What is measured on the test set beside accuracy and loss, whenever that is tested.
+
+    It declares its `quantities`, and returns their values by key.
+    """
+
+    def measure(self, confusion: Confusion) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+def measured(metrics: Iterable[Metric], confusion: Confusion) -> dict[str, Any]:
+    """The values of all quantities that metrics declare, by key; a metric that returns another key is refused."""
+    found: dict[str, Any] = {}
+    for metric in metrics:
+        own, declared = metric.measure(confusion), {quantity.key for quantity in metric.quantities}
+        if not isinstance(own, dict) or set(own) != declared:
+            wanted = f"it must return a dict with the keys {', '.join(sorted(declared))}"
+            raise refused(metric.measure, f"the metric returned {own!r:.100}; {wanted}")
+        found |= own
+    return found
+
+
+def confusion_of(labels: NDArray[np.int64], predicted: NDArray[np.int64], classes: int) -> Confusion:
+    """The matrix of some samples, or of all their positions."""
+    cells = labels.reshape(-1) * classes + predicted.reshape(-1)
+    return np.bincount(cells, minlength=classes**2).reshape(classes, classes)
