@@ -52,7 +52,7 @@ def test_a_char_lstm_learns_a_cyclic_text():
 
 
 def test_more_characters_than_classes_are_refused():
-    with pytest.raises(InputError, match=r"^model: char-lstm cannot be trained .*index out of range"):
+    with pytest.raises(InputError, match=r"^dataset: .*Texts cannot be used: train_y holds the label 11"):
         run(Experiment(dataset="tests.small_data:Texts", characters=11, samples_per_node=30, **SMALL))
 
 

@@ -22,6 +22,9 @@ def checked_samples(samples: Samples, field: str, value: object) -> Samples:
 
     An InputError about `value` of `field`, which names the array and what is wrong with it, if they are not a data set.
     """
+    from fedpns_ray.core.tasks import find_task
+
+    find_task(samples.task)  # refused if it is unknown
     try:
         train_x, test_x = (_features(name, getattr(samples, name)) for name in ("train_x", "test_x"))
         if (train_x.dtype, train_x.shape[1:]) != (test_x.dtype, test_x.shape[1:]):

@@ -24,7 +24,7 @@ def check_fits(experiment: Experiment, population: Population) -> None:
     """Raise an InputError if the model or the strategy cannot work with this population."""
     from fedpns_ray.core.models import CohortModel, Fit, FlatModel, model_for, numbers_sent, refuse_unvectorisable
 
-    if experiment.centralised and isinstance(population, GeneratedPopulation):
+    if experiment.centralised and isinstance(getattr(population, "clean", population), GeneratedPopulation):
         allowed = f"it passes over all samples, which are held for at most {MOST_HELD} nodes of generated data"
         raise InputError("centralised", Shown("true"), allowed)
     samples = population.samples

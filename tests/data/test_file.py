@@ -59,11 +59,11 @@ def test_owners_by_hand(tmp_path):
     names = np.array([f"writer {k}" for k in owner])
     for given in (owner, names, -owner.astype(np.int64) * 10**12):
         path = written(tmp_path, train_node=given)
-        e = Experiment(dataset="file", data_file=path, partition="natural", strategy="fedavg", nodes=4, fraction=0.5)
+        e = Experiment(dataset="file", data_file=path, partition="natural", nodes=4, fraction=0.5, min_samples=1)
         population = build_population(e)
         held = {tuple(population.held_by(node)) for node in range(4)}
         assert held == {(1, 3, 5), (2,), (0, 4), tuple(range(6, 500))}
-    with pytest.raises(InputError, match="nodes: 5 is not allowed; the data set has 4 owners"):
+    with pytest.raises(InputError, match="nodes: 5 is not allowed; the data set has 4 owners with at least 1"):
         build_population(e.but(nodes=5))
     with pytest.raises(InputError, match="partition: 'natural' is not allowed; the samples of this data set have no"):
         build_population(e.but(data_file=str(written(tmp_path))))

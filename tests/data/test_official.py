@@ -191,7 +191,7 @@ def test_the_list_the_doctor_and_verify_see_what_is_there(tmp_path, monkeypatch,
     assert main(["data", "verify"]) == 0
     assert capsys.readouterr().out.startswith("mnist: as published")
     assert main(["data", "verify", "kmnist"]) == 2 and main(["data", "fetch", "synthetic"]) == 2
-    assert "kmnist is not in" in (said := capsys.readouterr().err) and "'synthetic' is unknown here" in said
+    assert "kmnist is not in" in (said := capsys.readouterr().err) and "'synthetic' is unknown" in said
 
 
 def test_outlines_and_sources_agree():
