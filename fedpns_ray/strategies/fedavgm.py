@@ -10,13 +10,13 @@ from fedpns_ray.core.interfaces import Nodes, ServerOptimizer, Vector
 
 
 class MomentumServer(ServerOptimizer):
-    """v <- beta v + Delta, w <- w + eta v, where Delta is the aggregated step (Section 4.3 of Hsu et al.)."""
+    """v <- beta v + Delta, w <- w + eta v, where Delta is the aggregated step."""
 
     name = "momentum"
     lr: float = Field(1.0, gt=0, le=1e6)
-    """eta, the server's learning rate (the paper: 1)."""
+    """eta, the server's learning rate."""
     momentum: float = Field(0.9, ge=0, lt=1)
-    """beta, the share of v that is kept, from 0 to below 1 (the paper tunes it between 0 and 0.997)."""
+    """beta, the share of v that is kept, from 0 to below 1."""
     _v: NDArray[np.float64]
 
     def begin(self, nodes: Nodes) -> None:

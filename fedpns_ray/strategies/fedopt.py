@@ -21,7 +21,7 @@ class AdaptiveServer(ServerOptimizer):
     """
 
     lr: float = Field(0.01, gt=0, le=1e6)
-    """eta, the server's learning rate (the paper tunes it for each task, mostly between 0.001 and 1)."""
+    """eta, the server's learning rate (the paper tunes it for each task)."""
     beta1: float = Field(0.9, ge=0, lt=1)
     """The decay of the mean of steps m, from 0 to below 1."""
     tau: float = Field(1e-3, gt=0, le=1e3)
@@ -70,9 +70,9 @@ class AdagradServer(AdaptiveServer):
 
     name = "adagrad"
     lr: float = Field(0.1, gt=0, le=1e6)
-    """eta, the server's learning rate (the paper tunes it for each task, mostly between 0.01 and 1)."""
+    """eta, the server's learning rate (the paper tunes it for each task)."""
     beta1: float = Field(0.0, ge=0, lt=1)
-    """The decay of the mean of steps m, from 0 (no momentum, as in the paper's experiments) to below 1."""
+    """The decay of the mean of steps m, from 0 (no momentum) to below 1."""
 
     def accumulated(self, v: Array, squared: Array) -> Array:
         return v + squared

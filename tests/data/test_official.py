@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from fedpns_ray import Experiment, InputError
+from fedpns_ray import Experiment, InputError, run
 from fedpns_ray.data.official import cifar, idx, svhn
 from fedpns_ray.data.official.source import md5_of
 from fedpns_ray.registry import PARTS, official_datasets
@@ -142,6 +142,10 @@ def test_cifar100_from_an_archive_that_was_packed_again(tmp_path, monkeypatch):
     official = cifar.CIFAR100.read(tmp_path, download=False)
     assert np.array_equal(official.train_x, pixels[:15].reshape(-1, 3, 32, 32))
     assert official.train_y.tolist() == list(range(15)) and official.test_y.tolist() == [99] * 5
+    monkeypatch.setenv("FEDPNS_DATA", str(tmp_path))
+    small = {"nodes": 3, "fraction": 0.4, "samples_per_node": 4, "partition": "iid", "batch_size": 2, "rounds": 2}
+    e = Experiment(dataset="cifar100", **small)
+    assert e.model == "resnet18-gn" and len(run(e, progress=False).records) == 2
     (tmp_path / "cifar-100-python" / "train").write_bytes(b"other")
     with pytest.raises(InputError, match="cifar-100-python/train does not have its official checksum"):
         cifar.CIFAR100.read(tmp_path, download=False)

@@ -13,6 +13,7 @@ from fedpns_ray.data import build_population
 from fedpns_ray.data.datasets import shakespeare
 from fedpns_ray.data.datasets.shakespeare import ShakespeareDataset, roles
 from fedpns_ray.data.sources import data_root
+from fedpns_ray.terminal.command_line import main
 from tests.conftest import missing
 
 PLAY = """A:
@@ -121,3 +122,37 @@ def test_the_text_is_verified_by_content(text, tmp_path, monkeypatch):
 def test_a_context_that_no_role_fills_is_refused(text):
     with pytest.raises(InputError, match="context: 10000 is not allowed; no role says enough"):
         ShakespeareDataset(context=10_000).load()
+
+
+def test_strategies_are_compared_on_the_real_text(text, tmp_path, monkeypatch, capsys):
+    """On Ray, as a user would, at a size for tests."""
+    monkeypatch.chdir(tmp_path)
+    words = [
+        "compare",
+        "--dataset",
+        "shakespeare",
+        "--model",
+        "char-lstm",
+        "--strategies",
+        "fedpns,fedavg",
+        "--seeds",
+        "1-2",
+        "--rounds",
+        "2",
+    ]
+    small = [
+        "--nodes",
+        "6",
+        "--fraction",
+        "0.5",
+        "--context",
+        "20",
+        "--window-stride",
+        "400",
+        "--test-samples",
+        "100",
+        "--out",
+        "c",
+    ]
+    assert main([*words, *small]) == 0
+    assert "points" in capsys.readouterr().out and (tmp_path / "c" / "report.html").exists()

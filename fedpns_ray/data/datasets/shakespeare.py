@@ -57,7 +57,7 @@ class ShakespeareDataset(OfficialDataset):
         test = test[np.linspace(0, len(test) - 1, min(len(test), self.test_samples)).round().astype(np.int64)]
         owner = np.repeat(np.arange(len(owned)), [len(half) for half, _ in owned])
         (train_x, train_y), (test_x, test_y) = _pairs(train), _pairs(test)
-        return Samples(train_x, train_y, test_x, test_y, classes=len(vocabulary), train_node=owner)
+        return Samples(train_x, train_y, test_x, test_y, classes=len(vocabulary), train_node=owner, task="next-token")
 
     def standing(self, root: Path) -> str:
         return "ready" if list(copies(_path(root))) else ""
