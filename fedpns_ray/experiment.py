@@ -276,9 +276,9 @@ class Experiment(BaseModel):
 
     @property
     def data_name(self) -> str:
-        """What its samples are known by: the data set with its parameters."""
-        mine = {key: value for key, value in self.data_settings().items() if key in self.parameters}
-        return f"{self.dataset} {mine}"
+        """What its samples are known by: the data set with its own parameters, whatever the partition."""
+        readable = self.imported or ":" not in self.dataset
+        return f"{self.dataset} {self.build_dataset().model_dump() if readable else self.parameters}"
 
     def build_devices(self, sizes: NDArray[np.int64], payload: int) -> Devices | None:
         """The device model for nodes of these sizes that send updates of `payload` bytes; None if it is off."""

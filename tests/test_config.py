@@ -201,3 +201,11 @@ def test_parts_of_different_kinds_share_no_bare_name():
     for takers in known_parameters().values():
         kinds = {it.kind for it in takers}
         assert len(kinds) == 1 or kinds == {"dataset", "partition"}  # sigma: never of both at once
+
+
+def test_samples_are_known_by_the_data_set_alone():
+    """A study over rho and partitions loads its data once."""
+    one = Experiment(dataset="mnist", rho=1)
+    assert one.data_name == one.but(rho=2).data_name == one.but(partition="iid", nodes=7).data_name
+    assert one.data_name != one.but(dataset="cifar10").data_name
+    assert Experiment(dataset="shakespeare").data_name != Experiment(dataset="shakespeare", context=40).data_name
