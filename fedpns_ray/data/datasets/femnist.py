@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fedpns_ray.data import sources
+from fedpns_ray.data.datasets.images import ImageDataset
 from fedpns_ray.data.interfaces import Samples
-from fedpns_ray.data.official.dataset import OfficialDataset
 from fedpns_ray.data.official.femnist import FEMNIST
 
 
-class FemnistDataset(OfficialDataset):
+class FemnistDataset(ImageDataset):
     """Handwritten digits and letters of 62 classes; every writer is an owner (Caldas et al. 2018, LEAF)."""
 
     name = "femnist"
@@ -23,15 +23,6 @@ class FemnistDataset(OfficialDataset):
         if _outdated(root / f"{self.name}.npz", root):
             sources.fetch(self.name, root)
         return sources.load(self.name, root)
-
-    def standing(self, root: Path) -> str:
-        return sources.standing(self.name, root)
-
-    def fetch(self, root: Path) -> Path:
-        return sources.fetch(self.name, root)
-
-    def verify(self, root: Path) -> str:
-        return sources.verify(self.name, root)
 
 
 def _outdated(prepared: Path, root: Path) -> bool:

@@ -13,12 +13,12 @@ from fedpns_ray.data.official.dataset import OfficialDataset
 class ImageDataset(OfficialDataset):
     """Images that `fedpns data fetch` can fetch."""
 
-    pictures: ClassVar[Outline]
+    pictures: ClassVar[Outline | None] = None
 
     def load(self) -> Samples:
         return sources.load(self.name)
 
-    def outline(self) -> Outline:
+    def outline(self) -> Outline | None:
         return self.pictures
 
     def standing(self, root: Path) -> str:
