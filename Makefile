@@ -21,7 +21,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Needs a database of vulnerabilities (pypi.org's JSON or osv.dev), which package mirrors often lack; CI does not need it.
+# Needs a database of vulnerabilities (the package index's JSON or osv.dev), which package mirrors often lack; CI does not need it.
 audit: ## known vulnerabilities in the pinned packages, by pip-audit (in an environment of its own)
 	$(PYTHON) -m venv .audit
 	.audit/bin/pip install --quiet --disable-pip-version-check pip-audit
