@@ -1,25 +1,27 @@
-"""How long the report page of 100 runs of 200 rounds takes, and how large it is: `python -m benchmarks.report DIR`.
+"""The report page of 100 runs of 200 rounds against that of 10: time per run.
 
-DIR is a study with finished runs of FedPNS and FedAvg. Its records are copied under other seeds and values of sigma
-until there are 100 runs of 200 rounds (records of shorter runs are repeated).
+The records of two short runs are repeated, and copied under other seeds and values of sigma, until there are so many.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from fedpns_ray.experiment import folder_name
+from benchmarks.harness import Costs, Entry, Figure, Setting, in_turn
+from fedpns_ray import Experiment, run
+from fedpns_ray.naming import folder_name
 from fedpns_ray.records.lines import to_lines
 from fedpns_ray.records.run_folder import RunFolder
 from fedpns_ray.reporting.collecting import gather
 from fedpns_ray.reporting.page import write_page
 
-RUNS, ROUNDS, SEEDS = 100, 200, 5
+FEW, RUNS, ROUNDS, SEEDS = 10, 100, 200, 5
 
 
 def multiply(source: Path, target: Path, runs: int = RUNS, rounds: int = ROUNDS) -> None:
@@ -45,21 +47,31 @@ def multiply(source: Path, target: Path, runs: int = RUNS, rounds: int = ROUNDS)
         (folder / "summary.json").write_text(json.dumps((original.summary() or {}) | own))
 
 
-def main(source: Path) -> None:
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place) / "study"
-        multiply(source, folder)
-        began = time.perf_counter()
-        gathered = gather([folder])
-        read = time.perf_counter()
-        write_page(gathered, Path(place) / "report.html", "fedpns report")
-        done = time.perf_counter()
-        size = (Path(place) / "report.html").stat().st_size / 1e6
-    print(
-        f"{len(gathered.runs)} runs of {ROUNDS} rounds: {done - began:.1f} s "
-        f"({read - began:.1f} to read, {done - read:.1f} to write), {size:.1f} MB"
-    )
+def seconds(source: Path, runs: int, place: Path) -> float:
+    """To read so many runs and write their page, per run."""
+    folder = place / f"{runs} runs"
+    if not folder.exists():
+        multiply(source, folder, runs)
+    began = time.perf_counter()
+    write_page(gather([folder]), place / "report.html", "fedpns report")
+    return (time.perf_counter() - began) / runs
 
 
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+def measure(setting: Setting) -> Iterator[Costs]:
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        place = Path(name)
+        for strategy in ("fedpns", "fedavg"):
+            run(Experiment(strategy=strategy, rounds=20), place / "trials" / strategy, progress=False)
+        sides = {f"{runs}": partial(seconds, place, runs, place) for runs in (FEW, RUNS)}
+        yield from in_turn(sides, setting.repeats)
+
+
+ENTRIES = (
+    Entry(
+        "report",
+        f"the report page of {RUNS} runs of {ROUNDS} rounds, time per run, against that of {FEW}",
+        (Figure(f"{RUNS} runs", f"{RUNS}", f"{FEW}", at_most=1),),
+        measure,
+        repeats=3,
+    ),
+)

@@ -149,7 +149,7 @@ def _performed(
     population = build_population(experiment)
     check_fits(experiment, population)
     if layout is None:
-        from fedpns_ray.core.training import one_thread
+        from fedpns_ray.core.threads import one_thread
         from fedpns_ray.runtime.in_process import in_process
 
         with one_thread():
@@ -175,6 +175,8 @@ class StudyOptions(TypedDict, total=False):
     """Train on the CPU where a trial is given a GPU that torch cannot use; otherwise that is refused."""
     patience: float | None
     """Seconds that a worker may be silent, at least, before it is killed and its work done again (default: 60)."""
+    fuse: str | int | None
+    """How many trials that share their shapes run in one worker: auto, off, or a number (default: the file's)."""
     verbose: bool
     """Print Ray Tune's own log instead of the live table."""
     mlflow: str | None
@@ -229,6 +231,7 @@ def prepared(
 ) -> tuple[Study, Storage]:
     """The study with the options applied, and its storage; a storage that cannot hold it is refused."""
     from fedpns_ray.records.storage import Storage
+    from fedpns_ray.study.fuse import checked_fuse
     from fedpns_ray.study.study_file import Study, read_study
 
     described = study if isinstance(study, Study) else read_study(Path(study) if isinstance(study, str) else study)
@@ -238,6 +241,8 @@ def prepared(
     if patience := options.get("patience"):
         layout = described.layout and replace(described.layout, patience=patience)
         described = replace(described, patience=patience, layout=layout)
+    if (fuse := options.get("fuse")) is not None:
+        described = replace(described, fuse=checked_fuse(fuse))
     storage = Storage(out or Path("runs") / described.name)
     storage.check()
     if options.get("resume") and STUDY not in storage.names():

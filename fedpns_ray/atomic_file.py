@@ -8,25 +8,37 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 KINDS = {
     stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device", stat.S_IFLNK: "a symbolic link",
 }  # fmt: skip
 """What may lie where a file should be."""
+CAREFUL = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
+"""Flags for `os.open`, as far as this system has them: does not wait, is not inherited, changes no byte."""
+NO_LINK: int = getattr(os, "O_NOFOLLOW", 0)
 
 
 def read_whole(path: Path, most: int | None = None) -> bytes | None:
-    """The content of a regular file of at most so many bytes; None if there is no such file.
+    """The content of a regular file of at most so many bytes; None if there is no such file."""
+    with opened(path, most) as file:
+        return file.read() if file else None
+
+
+@contextmanager
+def opened(path: Path, most: int | None = None) -> Iterator[IO[bytes] | None]:
+    """A regular file of at most so many bytes, to be read; None if there is no such file.
 
     Everything that comes from a folder of someone else's is read through here. To open a FIFO or a device may wait
     forever: that something else lies there is an OSError, as is a file that is too large.
     """
     try:
         refuse_irregular(path.stat(), path)
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | CAREFUL)
     except (FileNotFoundError, NotADirectoryError):
-        return None
+        yield None
+        return
     except ValueError:  # a name with a null character
         raise OSError(errno.EINVAL, "no file has such a name", str(path)) from None
     with os.fdopen(descriptor, "rb") as file:
@@ -34,7 +46,7 @@ def read_whole(path: Path, most: int | None = None) -> bytes | None:
         refuse_irregular(found, path)
         if most is not None and found.st_size > most:
             raise OSError(errno.EFBIG, f"it has {found.st_size:,} bytes; {most:,} are allowed", str(path))
-        return file.read()
+        yield file
 
 
 def refuse_irregular(found: os.stat_result, path: Path) -> None:

@@ -7,39 +7,21 @@ the registry knows which part takes them.
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 import yaml
-from numpy.typing import NDArray
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    ValidationError,
-    field_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 
-from fedpns_ray.core.devices import Devices, from_file, log_normal
-from fedpns_ray.core.local_steps import local_samples
+from fedpns_ray.core.availability import Availability
+from fedpns_ray.core.compression import Compression
 from fedpns_ray.core.metrics import Metric
 from fedpns_ray.core.optimizers import Optimizer
 from fedpns_ray.data.interfaces import Dataset, Partition
 from fedpns_ray.errors import InputError, Shown
-from fedpns_ray.registry import (
-    DATA_KINDS,
-    KINDS,
-    PART_KINDS,
-    assemble,
-    build,
-    find_metric,
-    known_parameters,
-)
+from fedpns_ray.registry import DATA_KINDS, KINDS, PART_KINDS, assemble, build, find_metric, known_parameters
 from fedpns_ray.settings import (
     CHOICES,
     DATA_FIELDS,
@@ -47,6 +29,7 @@ from fedpns_ray.settings import (
     Settings,
     checked_parameters,
     completed,
+    data_parameters,
     is_idle,
     listed,
     names_user_code,
@@ -96,7 +79,9 @@ class Experiment(BaseModel):
     model: str = "cnn-m"
     """mlr, cnn-m, cnn-c, resnet18-gn, char-lstm, or package.module:Factory of an nn.Module."""
     vectorize: Literal["auto", "on", "off"] = "auto"
-    """Train nodes together: auto where it is exact (mlr), on for speed on a GPU, off never."""
+    """Train nodes together: auto on a GPU, and on a CPU where it is exact (mlr); on wherever possible; off never."""
+    fast_math: bool = False
+    """On CUDA: TF32 and whatever algorithm is fastest, at the price of bits that may differ from run to run."""
 
     buffers: Literal["refuse", "local", "average"] = "refuse"
     """Running statistics of batch normalisation: refused, kept by no one, or sent and averaged as parameters are."""
@@ -113,6 +98,8 @@ class Experiment(BaseModel):
     """B, samples per local step."""
     optimizer: str = "sgd"
     """How a node steps."""
+    compression: str = "none"
+    """What a node sends of its update, whatever the strategy."""
     max_steps: int = Field(0, ge=0, le=1_000_000_000)
     """The most local steps of a node in a round, however many epochs remain; 0: no limit."""
     lr: float = Field(0.01, gt=0, le=1e38)
@@ -123,6 +110,8 @@ class Experiment(BaseModel):
     """The learning rate never falls below this fraction of lr."""
     clip_updates: float = Field(0.0, ge=0, le=1e9)
     """The largest norm of an update, in medians of the round's norms: larger updates are scaled down; 0: no limit."""
+    availability: str = "always"
+    """Simulated: when nodes can be drawn: always, markov, diurnal or trace."""
     drop_probability: float = Field(0.0, ge=0, le=1)
     """Simulated: a drawn node fails to return its update with this probability."""
     slow_fraction: float = Field(0.0, ge=0, le=1)
@@ -146,7 +135,7 @@ class Experiment(BaseModel):
     evaluate_every: int = Field(1, gt=0, le=1_000_000_000)
     """Rounds between two tests on the whole test set; the last round is always tested."""
     metrics: str = ""
-    """Also measured in every test: balanced-accuracy, macro-f1, label-accuracy, package.module:MyMetric; by commas."""
+    """Measured in every test, by commas: macro-f1, balanced-accuracy, label-accuracy, node-fairness, or your own."""
     seed: int = Field(1, ge=0, le=2**63 - 1)
     """Names every random stream."""
 
@@ -164,8 +153,10 @@ class Experiment(BaseModel):
         names = Experiment.model_fields
         fields, given = split(settings, names)
         fields, own = completed(fields)
-        self._fill(fields, checked_parameters(given, fields, names), own)
-        refuse_combinations(dict(self), settings)
+        parameters, parts = checked_parameters(given, fields, names)
+        self._fill(fields, parameters, own)
+        self._made.update({kind: parts[kind] for kind in DATA_KINDS})
+        refuse_combinations(dict(self), settings, parts)
 
     def _fill(self, fields: Settings, parameters: Settings, own: dict[str, str]) -> None:
         try:
@@ -188,6 +179,16 @@ class Experiment(BaseModel):
         experiment._imported = False
         return experiment
 
+    @cached_property
+    def _made(self) -> dict[str, Any]:
+        """The data set and the partition, once they are made: they hold no state of a run."""
+        return {}
+
+    def __getstate__(self) -> dict[Any, Any]:
+        """What travels to other processes are settings, which name user-defined parts, not these parts."""
+        state = super().__getstate__()
+        return state | {"__dict__": {key: value for key, value in state["__dict__"].items() if key != "_made"}}
+
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
@@ -200,20 +201,20 @@ class Experiment(BaseModel):
         """Whether user-defined parts were imported; False for one that was read from a file and names such parts."""
         return self._imported
 
-    def agrees_with(self, other: Experiment) -> bool:
-        """Whether all settings that both have are equal, except the number of rounds; options not written are off."""
-        mine, theirs = OFF | self.settings(), OFF | other.settings()
-        return all(theirs[key] == value for key, value in mine.items() if key in theirs and key != "rounds")
+    def agrees_with(self, other: Experiment, named: Collection[str]) -> bool:
+        """Whether both have equal values of the settings that a study names, except the number of rounds.
+
+        For experiments that were not imported: what they do not name may be a default of a user-defined part.
+        """
+        mine, theirs = self._implied | self.settings(), other._implied | other.settings()
+        unknown = {"rounds", *(kind for kind in KINDS if not mine[kind] or not theirs[kind])}
+        return all(theirs[key] == mine[key] for key in named if key in mine and key in theirs and key not in unknown)
 
     @property
     def user_packages(self) -> set[str]:
         """The top-level packages of user-defined parts and models."""
-        paths = [
-            path
-            for path in (*self.all_parts.values(), self.model, self.loss, self.strategy, *listed(self.metrics))
-            if ":" in path
-        ]
-        return {path.partition(":")[0].partition(".")[0] for path in paths} - {"fedpns_ray"}
+        names = (*self.all_parts.values(), self.model, self.loss, self.strategy, *listed(self.metrics))
+        return {name.partition(":")[0].partition(".")[0] for name in names if ":" in name} - {"fedpns_ray"}
 
     @property
     def per_round(self) -> int:
@@ -223,7 +224,7 @@ class Experiment(BaseModel):
     @property
     def trained_per_round(self) -> int:
         """The most nodes that train in a round: |S_t|, or as many as the selection says."""
-        return self.build_strategy().selection.trains(self.per_round)
+        return min(self.nodes, self.build_strategy().selection.trains(self.per_round))
 
     @property
     def parts(self) -> dict[str, str]:
@@ -244,13 +245,24 @@ class Experiment(BaseModel):
         """eta of a round: lr in round 1, times lr_decay after each round, never below lr_floor lr."""
         return max(self.lr * self.lr_decay ** (round - 1), self.lr * self.lr_floor)
 
+    @property
+    def _complete(self) -> Experiment:
+        """This experiment, with user-defined parts imported."""
+        return self if self.imported else Experiment(**self.settings())
+
     def build_strategy(self) -> Strategy:
-        described = self if self.imported else Experiment(**self.settings())
-        return assemble(described.parts, described.parameters)
+        e = self._complete
+        return assemble(e.parts, e.parameters)
 
     def build_optimizer(self) -> Optimizer:
-        described = self if self.imported else Experiment(**self.settings())
-        return build("optimizer", described.optimizer, described.parameters)
+        return self._part("optimizer")
+
+    def build_compression(self) -> Compression:
+        return self._part("compression")
+
+    def _part(self, kind: str) -> Any:
+        e = self._complete
+        return build(kind, getattr(e, kind), e.parameters)
 
     def build_dataset(self) -> Dataset:
         return self._data_part("dataset")
@@ -263,15 +275,21 @@ class Experiment(BaseModel):
         name = getattr(self, kind)
         if not self.imported and ":" in name:
             raise InputError(kind, Shown(name), problem="is user-defined, and reading imports nothing")
-        return build(kind, name, self.parameters)
+        if kind not in self._made:
+            self._made[kind] = build(kind, name, self.parameters)
+        return self._made[kind]
 
     def build_metrics(self) -> list[Metric]:
         return [find_metric(name)() for name in listed(self.metrics)]
 
+    def build_availability(self) -> Availability:
+        return self._part("availability")
+
     def data_settings(self) -> Settings:
         """The settings that decide the population: experiments that agree on them have the same one."""
-        others = set(known_parameters(tuple(kind for kind in PART_KINDS if kind not in DATA_KINDS)))
-        mine = {key: value for key, value in self.parameters.items() if key not in others}
+        named = {kind: name for kind, name in self.all_parts.items() if name}
+        readable = {kind: name for kind, name in named.items() if self.imported or ":" not in name}
+        mine = data_parameters(self.parameters, readable)
         return {key: getattr(self, key) for key in DATA_FIELDS} | mine | {"seed": self.seed}
 
     @property
@@ -280,21 +298,15 @@ class Experiment(BaseModel):
         readable = self.imported or ":" not in self.dataset
         return f"{self.dataset} {self.build_dataset().model_dump() if readable else self.parameters}"
 
-    def build_devices(self, sizes: NDArray[np.int64], payload: int) -> Devices | None:
-        """The device model for nodes of these sizes that send updates of `payload` bytes; None if it is off."""
-        if self.devices == "off":
-            return None
-        if self.devices == "file":
-            speed, uplink = from_file(Path(self.device_file), self.nodes)
-        else:
-            speed, uplink = log_normal(self.seed, self.nodes, self.device_speed, self.device_uplink, self.device_spread)
-        fading = self.device_fading == "rayleigh"
-        return Devices(speed, uplink, local_samples(self, sizes).astype(np.float64), payload, self.seed, fading)
-
     def settings(self) -> Settings:
         """Everything that matters to this experiment, flat: what config.yaml holds and `Experiment(**…)` takes."""
-        implied = self._own | OFF | plain_steps(self.optimizer)  # the strategy implies its parts
-        return {key: value for key, value in self.all_settings().items() if key not in implied or value != implied[key]}
+        implied = self._implied
+        return {key: value for key, value in self.all_settings().items() if key not in implied or implied[key] != value}
+
+    @property
+    def _implied(self) -> Settings:
+        """What need not be written: the strategy's own parts, and options that are off."""
+        return self._own | OFF | plain_steps(self.optimizer)
 
     def all_settings(self) -> Settings:
         """Every setting that is used, flat, with those that `settings` leaves out because others imply them."""
@@ -320,20 +332,3 @@ class Experiment(BaseModel):
     @classmethod
     def from_yaml(cls, path: Path | str) -> Experiment:
         return cls(**read_yaml(Path(path)))
-
-
-def folder_name(*experiments: Experiment) -> str:
-    """A folder name that only the same experiments share (whatever their number of rounds)."""
-    digest = hashlib.sha256("".join(e.but(rounds=1).to_yaml() for e in experiments).encode()).hexdigest()[:8]
-    first = experiments[0]
-    what = f"{first.label}-seed{first.seed}" if len(experiments) == 1 else f"{len(experiments)}-runs"
-    return f"{as_folder(first.dataset)}-{as_folder(what)}-{digest}"
-
-
-def setting_name(experiment: Experiment) -> str:
-    """A name that is the same for all seeds and numbers of rounds of an experiment."""
-    return folder_name(experiment.but(seed=1))
-
-
-def as_folder(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_+-]", "-", text)

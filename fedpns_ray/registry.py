@@ -12,8 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, TypeVar, get_args
 
+from fedpns_ray.core.availability import Always, Availability, Diurnal, Markov, Trace
+from fedpns_ray.core.compression import Compression, NoCompression
+from fedpns_ray.core.compression.one_bit import OneBitCompression
+from fedpns_ray.core.compression.top_k import TopKCompression
+from fedpns_ray.core.field_docs import field_doc
 from fedpns_ray.core.interfaces import Part, Strategy
 from fedpns_ray.core.metrics import METRICS, Metric
 from fedpns_ray.core.optimizers import Optimizer
@@ -43,23 +48,36 @@ from fedpns_ray.data.partitions.natural import NaturalPartition
 from fedpns_ray.data.partitions.shards import ShardsPartition
 from fedpns_ray.data.partitions.sigma_rho import SigmaRhoPartition
 from fedpns_ray.errors import InputError, Shown
+from fedpns_ray.strategies.afl import ActiveSelection
+from fedpns_ray.strategies.analog import AnalogAggregation
 from fedpns_ray.strategies.bn2 import BestChannelLargestNormSelection, BestChannelSelection, LargestNormSelection
+from fedpns_ray.strategies.clustered import ClusteredBySimilaritySelection, ClusteredBySizeSelection
 from fedpns_ray.strategies.cmfl import RelevantSelection
+from fedpns_ray.strategies.divfl import DiverseSelection
 from fedpns_ray.strategies.fedadp import AdaptiveAggregation
 from fedpns_ray.strategies.fedavg import HalfSelection, MeanAggregation, NoServer, PlainObjective, RandomSelection
 from fedpns_ray.strategies.fedavg_full import AllNodesAggregation
 from fedpns_ray.strategies.fedavgm import MomentumServer
+from fedpns_ray.strategies.fedcor import CorrelatedSelection
 from fedpns_ray.strategies.fedcs import DeadlineSelection
 from fedpns_ray.strategies.fedopt import AdagradServer, AdamServer, YogiServer
 from fedpns_ray.strategies.fedprox import ProximalObjective
+from fedpns_ray.strategies.gpfl import ProjectionSelection
+from fedpns_ray.strategies.hics import HeterogeneityGuidedSelection
 from fedpns_ray.strategies.importance_latency import ImportanceLatencySelection
+from fedpns_ray.strategies.importance_sampling import ImportanceSampledObjective
 from fedpns_ray.strategies.norm_sampling import NormSamplingSelection
 from fedpns_ray.strategies.oort import OortSelection
 from fedpns_ray.strategies.optimal_aggregation import OptimalAggregation
 from fedpns_ray.strategies.optimal_sampling import OptimalSamplingSelection
 from fedpns_ray.strategies.pns import ProbabilisticSelection
 from fedpns_ray.strategies.power_of_choice import PowerOfChoiceSelection
+from fedpns_ray.strategies.predicted_updates import AnchoredSelection, PredictedAggregation
 from fedpns_ray.strategies.preset import KINDS, Preset
+from fedpns_ray.strategies.scaffold import ControlVariateObjective
+from fedpns_ray.strategies.shapley import ShapleySelection
+from fedpns_ray.strategies.tifl import TierSelection
+from fedpns_ray.validation import unknown_name
 
 __all__ = [
     "DATA_KINDS", "KINDS", "PARTS", "PART_KINDS", "PRESETS", "Parameter", "assemble", "build", "describe_default",
@@ -67,14 +85,18 @@ __all__ = [
     "registered_name",
 ]  # fmt: skip
 
+P = TypeVar("P", bound=Part)
+
 DATA_KINDS: dict[str, type[Part]] = {"dataset": Dataset, "partition": Partition}
 """The parts that decide what nodes hold."""
-PART_KINDS: dict[str, type[Part]] = {**KINDS, **DATA_KINDS, "optimizer": Optimizer}
+PART_KINDS: dict[str, type[Part]] = {
+    **KINDS, **DATA_KINDS, "optimizer": Optimizer, "compression": Compression, "availability": Availability,
+}  # fmt: skip
 """Every kind of part, with its base class."""
 RESERVED = frozenset(
     {
         "strategy", "parameters", *PART_KINDS, "nodes", "samples_per_node", "size_spread", "model", "vectorize", "loss",
-        "buffers", "metrics",
+        "buffers", "metrics", "fast_math",
         "fraction", "rounds", "epochs", "batch_size", "lr", "lr_decay", "lr_floor", "clip_updates", "drop_probability",
         "slow_fraction", "slow_seconds", "devices", "device_speed", "device_uplink", "device_spread", "device_file",
         "device_fading", "centralised", "evaluate_every", "seed", "max_steps", "noisy_nodes", "label_noise",
@@ -95,15 +117,36 @@ PARTS: dict[str, dict[str, type[Part]]] = {
             RelevantSelection,
             PowerOfChoiceSelection,
             NormSamplingSelection,
+            AnchoredSelection,
             OptimalSamplingSelection,
             ImportanceLatencySelection,
             DeadlineSelection,
             OortSelection,
+            DiverseSelection,
+            CorrelatedSelection,
+            ActiveSelection,
+            ClusteredBySizeSelection,
+            ClusteredBySimilaritySelection,
+            HeterogeneityGuidedSelection,
+            TierSelection,
+            ProjectionSelection,
+            ShapleySelection,
         )
     },
-    "objective": {part.name: part for part in (PlainObjective, ProximalObjective)},
+    "objective": {
+        part.name: part
+        for part in (PlainObjective, ProximalObjective, ControlVariateObjective, ImportanceSampledObjective)
+    },
     "aggregation": {
-        part.name: part for part in (MeanAggregation, OptimalAggregation, AllNodesAggregation, AdaptiveAggregation)
+        part.name: part
+        for part in (
+            MeanAggregation,
+            OptimalAggregation,
+            AllNodesAggregation,
+            AdaptiveAggregation,
+            AnalogAggregation,
+            PredictedAggregation,
+        )
     },
     "server": {part.name: part for part in (NoServer, MomentumServer, AdamServer, YogiServer, AdagradServer)},
     "dataset": {
@@ -135,6 +178,8 @@ PARTS: dict[str, dict[str, type[Part]]] = {
         )
     },
     "optimizer": {part.name: part for part in (SGD, Adam, AdamW)},
+    "availability": {part.name: part for part in (Always, Markov, Diurnal, Trace)},
+    "compression": {part.name: part for part in (NoCompression, TopKCompression, OneBitCompression)},
 }
 
 
@@ -144,6 +189,9 @@ PRESETS: dict[str, Preset] = {
     "optimal-aggregation": Preset("random draw, adverse updates excluded (Algorithm 1)", aggregation="optimal"),
     "fedpns": Preset("labelled nodes are drawn less often (Algorithm 2)", selection="pns", aggregation="optimal"),
     "fedprox": Preset("a proximal term in local training, fewer epochs on slow nodes (Li 2018)", objective="proximal"),
+    "scaffold": Preset(
+        "control variates against the drift of local steps (Karimireddy 2020)", objective="control-variates"
+    ),
     "fedadp": Preset("weights from the angle to the global gradient (Wu and Wang 2021)", aggregation="adaptive"),
     "cmfl": Preset("updates against the last global update are withheld (Wang 2019)", selection="relevant"),
     "power-of-choice": Preset("of d candidates, the highest losses train (Cho 2020)", selection="power-of-choice"),
@@ -157,6 +205,22 @@ PRESETS: dict[str, Preset] = {
     "bc": Preset("the best channels train and send (Amiri 2021)", selection="best-channel"),
     "bc-bn2": Preset("of the best channels, the largest updates (Amiri 2021)", selection="best-channel-largest-norm"),
     "oort": Preset("utility from loss and speed, with exploration (Lai 2021)", selection="oort"),
+    "divfl": Preset("the updates that stand best for all others (Balakrishnan 2022)", selection="divfl"),
+    "fedcor": Preset("a Gaussian process over loss changes (Tang 2022)", selection="fedcor"),
+    "afl": Preset("a softmax of loss and data size (Goetz 2019)", selection="afl"),
+    "clustered-size": Preset("unbiased, one node per cluster by size (Fraboni 2021)", selection="clustered-size"),
+    "clustered-similarity": Preset(
+        "unbiased, one node per cluster of like updates (Fraboni 2021)", selection="clustered-similarity"
+    ),
+    "hics": Preset("clusters that seem balanced come first (Chen and Vikalo 2024)", selection="hics"),
+    "tifl": Preset("one tier of equally fast nodes per round (Chai 2020)", selection="tifl"),
+    "gpfl": Preset("a bandit over projections onto the global update (Na 2024)", selection="gpfl"),
+    "shapley": Preset("the highest Shapley values (Singhal 2024, Nagalapatti 2021)", selection="shapley"),
+    "predicted-updates": Preset(
+        "a network predicts the updates of nodes without bandwidth (Chen 2020)",
+        selection="anchored-norm-sampling",
+        aggregation="predicted",
+    ),
     "fedavgm": Preset("momentum at the server (Hsu 2019)", server="momentum"),
     "fedadam": Preset("Adam at the server (Reddi 2021)", server="adam"),
     "fedyogi": Preset("Yogi at the server (Reddi 2021)", server="yogi"),
@@ -175,8 +239,7 @@ def find_preset(name: str) -> Preset:
     if name in PRESETS:
         return PRESETS[name]
     if ":" not in name:
-        allowed = f"choose from {', '.join(PRESETS)}, or package.module:MyStrategy"
-        raise InputError("strategy", name, allowed, problem="is unknown")
+        raise unknown_name("strategy", name, PRESETS, "package.module:MyStrategy")
     found = import_path(name, "strategy")
     if isinstance(found, Preset):
         return found
@@ -191,15 +254,20 @@ def find_part(kind: str, name: str) -> type[Part]:
     if name in PARTS[kind]:
         return PARTS[kind][name]
     if ":" not in name:
-        allowed = f"choose from {', '.join(PARTS[kind])}, or package.module:Class"
-        raise InputError(kind, name, allowed, problem="is unknown")
-    part = import_path(name, kind)
-    if isinstance(part, type) and issubclass(part, PART_KINDS[kind]):
-        return part
-    base = PART_KINDS[kind]
+        raise unknown_name(kind, name, PARTS[kind], "package.module:Class")
+    part, base = import_path(name, kind), PART_KINDS[kind]
+    if isinstance(part, type) and issubclass(part, base):
+        return _whole(part, kind, name)
     room = Preset.__module__ if kind in KINDS else base.__module__
     problem = f"is not a subclass of {room.rpartition('.')[0]}.{base.__name__}"
     raise InputError(kind, Shown(name), problem=problem)
+
+
+def _whole(part: type[P], kind: str, name: str) -> type[P]:
+    """The part; refused if it lacks a method that every part of its kind has."""
+    if method := part.missing():
+        raise InputError(kind, Shown(name), problem=f"has no method {method}")
+    return part
 
 
 def official_datasets() -> dict[str, OfficialDataset]:
@@ -211,13 +279,12 @@ def find_metric(name: str) -> type[Metric]:
     """The metric of this name or import path."""
     if ":" not in name:
         if name not in METRICS:
-            allowed = f"choose from {', '.join(METRICS)}, or package.module:MyMetric"
-            raise InputError("metrics", name, allowed, problem="is unknown")
+            raise unknown_name("metrics", name, METRICS, "package.module:MyMetric")
         return METRICS[name]
     found = import_path(name, "metrics")
     if not (isinstance(found, type) and issubclass(found, Metric)):
         raise InputError("metrics", Shown(name), problem="is not a subclass of fedpns_ray.core.metrics.Metric")
-    return found
+    return _whole(found, "metrics", name)
 
 
 class Parameter(NamedTuple):
@@ -229,7 +296,7 @@ class Parameter(NamedTuple):
 
     @property
     def description(self) -> str:
-        return self.part.model_fields[self.field].description or ""
+        return self.part.model_fields[self.field].description or field_doc(self.part, self.field)
 
 
 def parameters_of(parts: Mapping[str, str]) -> dict[str, Parameter]:

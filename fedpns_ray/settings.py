@@ -7,8 +7,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from fedpns_ray.core.interfaces import Aggregation, Objective, Part
+from fedpns_ray.core.metrics import METRICS
 from fedpns_ray.core.user_code import path_of
-from fedpns_ray.data.interfaces import GeneratedDataset
+from fedpns_ray.data.interfaces import Dataset, GeneratedDataset, Partition
 from fedpns_ray.errors import InputError, shown
 from fedpns_ray.registry import (
     DATA_KINDS,
@@ -16,7 +18,6 @@ from fedpns_ray.registry import (
     PART_KINDS,
     PARTS,
     PRESETS,
-    build,
     find_metric,
     find_part,
     find_preset,
@@ -26,7 +27,7 @@ from fedpns_ray.registry import (
 )
 from fedpns_ray.strategies import Preset
 from fedpns_ray.third_party import offered
-from fedpns_ray.validation import refusal, suggestion
+from fedpns_ray.validation import refusal, suggestion, unknown_name
 
 Settings = dict[str, Any]
 
@@ -40,6 +41,7 @@ OFF = {
     "centralised": False,
     "clip_updates": 0.0,
     "optimizer": "sgd",
+    "compression": "none",
     "max_steps": 0,
     "noisy_nodes": 0.0,
     "label_noise": 0.5,
@@ -47,6 +49,8 @@ OFF = {
     "loss": "",
     "buffers": "refuse",
     "metrics": "",
+    "fast_math": False,
+    "availability": "always",
 }
 """Options that are not written when they are off: runs from before they existed keep their names."""
 
@@ -62,7 +66,7 @@ USED_BY = {
 SIZES = ("samples_per_node", "size_spread")
 """Fields that are not used where nodes have sizes of their own."""
 
-CHOICES = {"strategy", *PART_KINDS, "devices"}
+CHOICES = {"strategy", *PART_KINDS, "devices", "noisy_nodes"}
 """Settings that decide which others are used."""
 
 
@@ -99,7 +103,8 @@ def completed(fields: Mapping[str, Any], importing: bool = True) -> tuple[Settin
     """
     filled = _spelled(fields)
     filled = defaults_of(filled.setdefault("dataset", "synthetic"), importing) | filled
-    filled.setdefault("optimizer", "sgd")
+    for kind in ("optimizer", "compression", "availability"):
+        filled.setdefault(kind, OFF[kind])
     strategy = filled.setdefault("strategy", "fedpns")
     own = find_preset(strategy).parts if importing or ":" not in strategy else dict.fromkeys(KINDS, "")
     return filled | {kind: filled.get(kind) or own[kind] for kind in KINDS}, own
@@ -125,6 +130,9 @@ def _spelled(fields: Mapping[str, Any]) -> Settings:
     if isinstance(spelled.get("metrics"), (list, tuple)):
         names = (one if isinstance(one, str) else path_of(one, "metrics") for one in spelled["metrics"])
         spelled["metrics"] = ",".join(names)
+    if isinstance(spelled.get("metrics"), str):
+        names = (name if name in METRICS else offered("metric", name) or name for name in listed(spelled["metrics"]))
+        spelled["metrics"] = ",".join(names)
     if isinstance(spelled.get("vectorize"), bool):
         spelled["vectorize"] = "on" if spelled["vectorize"] else "off"
     if spelled.get("devices") is False:
@@ -132,22 +140,29 @@ def _spelled(fields: Mapping[str, Any]) -> Settings:
     return spelled
 
 
-def checked_parameters(given: Mapping[str, Any], fields: Mapping[str, Any], names: Collection[str]) -> Settings:
-    """The parameters of the chosen parts, with defaults. `names` are Experiment's fields, to suggest one of them."""
+def checked_parameters(
+    given: Mapping[str, Any], fields: Mapping[str, Any], names: Collection[str]
+) -> tuple[Settings, dict[str, Part]]:
+    """The parameters of the chosen parts, with defaults; and those parts, by kind, as they were made to check them.
+
+    `names` are Experiment's fields, to suggest one of them.
+    """
     takers = parameters_of(fields)
     for key, value in given.items():
         if key not in takers:
             raise _unknown(key, value, fields, names)
     parameters: Settings = {}
+    made: dict[str, Part] = {}
     for kind in PART_KINDS:
         own = {it.field: key for key, it in takers.items() if it.kind == kind}
+        taken = {field: given[key] for field, key in own.items() if key in given}
         try:
-            part = find_part(kind, fields[kind])(**{field: given[key] for field, key in own.items() if key in given})
+            made[kind] = find_part(kind, fields[kind])(**taken)
         except ValidationError as error:
             refused = refusal(error)
             raise refused.at(refused.place, own.get(refused.field)) from None
-        parameters |= {own[field]: value for field, value in part.model_dump().items()}
-    return parameters
+        parameters |= {own[field]: value for field, value in made[kind].model_dump().items()}
+    return parameters, made
 
 
 def _unknown(key: str, value: Any, fields: Mapping[str, Any], names: Collection[str]) -> InputError:
@@ -166,6 +181,16 @@ def _unknown(key: str, value: Any, fields: Mapping[str, Any], names: Collection[
     return InputError(key, value, f"it is only used with {users}, and {chosen}")
 
 
+def data_parameters(parameters: Mapping[str, Any], readable: Mapping[str, str]) -> Settings:
+    """Those of the data set and the partition, where `readable` are the parts that may be asked for theirs, by kind.
+
+    If one of these two may not, whatever no other part is known to take may be theirs.
+    """
+    takers, hidden = parameters_of(readable), not readable.keys() >= DATA_KINDS.keys()
+    mine = {key: takers[key].kind in DATA_KINDS if key in takers else hidden for key in parameters}
+    return {key: value for key, value in parameters.items() if mine[key]}
+
+
 def plain_steps(optimizer: str) -> Settings:
     """The parameters of the default optimiser with their defaults: plain steps, options that are off."""
     if optimizer != OFF["optimizer"]:
@@ -178,6 +203,8 @@ def is_idle(key: str, fields: Mapping[str, Any]) -> bool:
     """Whether a field is not used with the choices made."""
     if key in SIZES:
         return _has_sizes(fields)
+    if key == "label_noise":
+        return not fields["noisy_nodes"]
     choice, values = USED_BY.get(key, ("", ()))
     return bool(choice) and fields[choice] not in values
 
@@ -189,8 +216,11 @@ def _has_sizes(fields: Mapping[str, Any]) -> bool:
     return bool(getattr(partition, "sized", False) or (owned and getattr(partition, "natural", False)))
 
 
-def refuse_combinations(fields: Mapping[str, Any], given: Collection[str]) -> None:
-    """Raise an InputError for fields that are valid one by one but not together; `given` are those the user named."""
+def refuse_combinations(fields: Mapping[str, Any], given: Collection[str], parts: Mapping[str, Any]) -> None:
+    """Raise an InputError for fields that are valid one by one but not together.
+
+    `given` are those the user named; `parts` are the parts that the fields name, by kind.
+    """
     for key in USED_BY:
         if key in given and is_idle(key, fields):
             choice, values = USED_BY[key]
@@ -200,14 +230,17 @@ def refuse_combinations(fields: Mapping[str, Any], given: Collection[str]) -> No
         if key in given and is_idle(key, fields):
             allowed = f"with partition {fields['partition']} nodes have sizes of their own"
             raise InputError(key, fields[key], allowed, "leave it out")
+    if "label_noise" in given and is_idle("label_noise", fields):
+        raise InputError("label_noise", fields["label_noise"], "it is only used with noisy_nodes above 0")
     nodes = fields["nodes"]
-    _refuse_misfits(fields)
+    _refuse_misfits(fields, parts["dataset"], parts["partition"])
+    _refuse_other_steps(fields, parts["objective"])
+    _refuse_compressed_air(fields, parts["aggregation"])
     if fields["devices"] == "file" and not fields["device_file"]:
         needed = "devices file needs a CSV file with the columns node,speed,uplink"
         raise InputError("device_file", allowed=needed, problem="is missing")
     if fields["model"] not in MODELS and ":" not in fields["model"]:
-        allowed = f"choose from {', '.join(MODELS)}, or package.module:Factory"
-        raise InputError("model", fields["model"], allowed, problem="is unknown")
+        raise unknown_name("model", fields["model"], MODELS, "package.module:Factory")
     if fields["loss"] and ":" not in fields["loss"]:
         raise InputError("loss", fields["loss"], "it must be package.module:function, or be left out")
     for name in listed(fields["metrics"]):
@@ -218,9 +251,8 @@ def refuse_combinations(fields: Mapping[str, Any], given: Collection[str]) -> No
         raise InputError("fraction", fields["fraction"], allowed, problem=f"draws 0 of {nodes} nodes")
 
 
-def _refuse_misfits(fields: Mapping[str, Any]) -> None:
+def _refuse_misfits(fields: Mapping[str, Any], dataset: Dataset, partition: Partition) -> None:
     """A data set and a partition that do not go together."""
-    dataset, partition = (build(kind, fields[kind], fields["parameters"]) for kind in DATA_KINDS)
     every: Mapping[str, Any] = PARTS["partition"]
     allowed = dataset.partitions or [name for name, part in every.items() if dataset.owners or not part.natural]
     unnatural = partition.natural and not dataset.owners
@@ -235,14 +267,35 @@ def _refuse_misfits(fields: Mapping[str, Any]) -> None:
         partition.check(outline.classes, fields["samples_per_node"])
 
 
-def overridden(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> Settings:
-    """Settings with changes; where the changes make another choice, settings that it does not use are dropped."""
+def _refuse_other_steps(fields: Mapping[str, Any], objective: Objective) -> None:
+    """An objective that reads gradients from updates, and steps from which they cannot be read."""
+    if not objective.needs_plain_steps:
+        return
+    allowed = f"objective {fields['objective']} needs optimizer sgd without momentum"
+    if fields["optimizer"] != OFF["optimizer"]:
+        raise InputError("optimizer", fields["optimizer"], allowed)
+    if momentum := fields["parameters"].get("momentum"):
+        raise InputError("momentum", momentum, allowed)
+
+
+def _refuse_compressed_air(fields: Mapping[str, Any], aggregation: Aggregation) -> None:
+    """A compression of messages, where nodes send none."""
+    if aggregation.over_the_air and fields["compression"] != OFF["compression"]:
+        allowed = f"with aggregation {fields['aggregation']} nodes send no messages; it must be none"
+        raise InputError("compression", fields["compression"], allowed)
+
+
+def overridden(settings: Mapping[str, Any], changes: Mapping[str, Any], importing: bool = True) -> Settings:
+    """Settings with changes; where the changes make another choice, settings that it does not use are dropped.
+
+    `importing` as in `drop_idle`.
+    """
     merged = {**settings, **changes}
     if "strategy" in changes:  # another strategy brings its own parts
         merged = {key: value for key, value in merged.items() if key not in KINDS or key in changes}
     if not set(changes) & CHOICES:
         return merged
-    used = drop_idle(merged)
+    used = drop_idle(merged, importing)
     return {key: value for key, value in merged.items() if key in used or key in changes}
 
 
@@ -253,7 +306,7 @@ def drop_idle(settings: Mapping[str, Any], importing: bool = True) -> Settings:
     Unless `importing`, user-defined parts are not asked for their parameters: all parameters stay.
     """
     choices, _ = completed({key: value for key, value in settings.items() if key in CHOICES}, importing)
-    choices = {"devices": "off"} | choices
+    choices = Settings({"devices": "off", "noisy_nodes": 0}) | choices
     foreign: set[str] = set()
     if importing or not names_user_code(choices):
         foreign = set(known_parameters()) - set(parameters_of(choices))

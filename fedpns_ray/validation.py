@@ -1,4 +1,4 @@
-"""Turns pydantic's refusals into InputErrors: the one place that knows pydantic's wording."""
+"""Checks of what comes from outside; the one place that knows pydantic's wording."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ WORDS = {
 }
 """What is said for each type of error. All others keep pydantic's words ("Input should be less than 1")."""
 PREFIX = "Input should be "
+MOST_DIGITS = 18
+"""Of a whole number: so many always fit into 64 bits."""
 
 
 def refusal(error: ValidationError, nested: bool = False) -> InputError:
@@ -36,8 +38,26 @@ def refusal(error: ValidationError, nested: bool = False) -> InputError:
     return InputError(field, first["input"], allowed)
 
 
+def whole_number(text: str) -> int | None:
+    """The number that a text is; None if it is none. `str.isdigit` is true of some that `int` refuses, such as "²"."""
+    return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A question with the known word or flag that is most like this one; empty if none is like it."""
+    spelled = {name.lower().lstrip("-"): name for name in known}
+    near = difflib.get_close_matches(word.lower().lstrip("-"), spelled, n=1)
+    return f"did you mean {spelled[near[0]]}?" if near else ""
+
+
 def suggestion(word: str, known: Iterable[str]) -> str:
     """What to write instead of an unknown word: the nearest known one, or any of them."""
     words = list(known)
-    near = difflib.get_close_matches(word, words, n=1)
-    return f"did you mean {near[0]}?" if near else f"choose from {', '.join(words)}"
+    return nearest(word, words) or f"choose from {', '.join(words)}"
+
+
+def unknown_name(field: str, name: str, known: Iterable[str], otherwise: str = "") -> InputError:
+    """The refusal of a name that is not among the known ones; `otherwise` is what else could be written."""
+    names = list(known)
+    allowed = f"choose from {', '.join(names)}{otherwise and f', or {otherwise}'}"
+    return InputError(field, name, allowed, nearest(name, names), problem="is unknown")

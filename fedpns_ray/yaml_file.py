@@ -28,6 +28,7 @@ LONGEST_VALUE = 10_000
 
 MERGE = "tag:yaml.org,2002:merge"
 TEXT = "tag:yaml.org,2002:str"
+BOOLEAN = "tag:yaml.org,2002:bool"
 DATE = "tag:yaml.org,2002:timestamp"
 
 
@@ -178,6 +179,8 @@ class _Checked:
         if isinstance(node, yaml.SequenceNode):
             return list(node.value)
         for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag == BOOLEAN:
+                key.tag = TEXT  # a key named `on` or `no` is a name
             if not isinstance(key, yaml.ScalarNode) or key.tag not in (TEXT, MERGE):
                 name = one_line(key.value, 50) if isinstance(key, yaml.ScalarNode) and key.value else "one"
                 _refuse(f"keys must be strings; {name} is not one", self._place, key.start_mark)

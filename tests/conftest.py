@@ -66,10 +66,12 @@ def ray_cluster(**machine):
         ray.shutdown()
     machine |= {"object_store_memory": 300 * 10**6, "memory": 8 * 10**9}
     often = {"metrics_report_interval_ms": 1000}
-    cluster = Cluster(
-        initialize_head=True, head_node_args={**machine, "include_dashboard": False, "_system_config": often}
-    )
-    cluster.add_node(**machine)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_metrics_report_interval_ms", "1000")  # for the agents, which keep gauges for two intervals
+        cluster = Cluster(
+            initialize_head=True, head_node_args={**machine, "include_dashboard": False, "_system_config": often}
+        )
+        cluster.add_node(**machine)
     ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
     cluster.wait_for_nodes()
     yield cluster

@@ -48,7 +48,7 @@ def wait_for_child(process, name, within=60):
     deadline = time.monotonic() + within
     while True:
         for child in psutil.Process(process.pid).children():
-            if child.name() == name:
+            if child.name() == name and child.cmdline():  # a program gets its name a moment before its arguments
                 return child
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.1)

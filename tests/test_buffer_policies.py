@@ -8,7 +8,8 @@ from torch import nn
 from fedpns_ray import Experiment, InputError, run
 from fedpns_ray.core.interfaces import Updates
 from fedpns_ray.core.models import FlatModel, build_model
-from fedpns_ray.core.training import Worker, one_thread
+from fedpns_ray.core.threads import one_thread
+from fedpns_ray.core.training import Worker
 from fedpns_ray.core.work import Answer, merged
 from fedpns_ray.data import build_population
 from fedpns_ray.strategies.optimal_aggregation import OptimalAggregation

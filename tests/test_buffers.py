@@ -6,9 +6,10 @@ import torch
 from torch import nn
 
 from fedpns_ray import Experiment, InputError, run
-from fedpns_ray.core import training
+from fedpns_ray.core import testing
 from fedpns_ray.core.models import MLR, FlatModel, build_model
-from fedpns_ray.core.training import Worker, one_thread
+from fedpns_ray.core.threads import one_thread
+from fedpns_ray.core.training import Worker
 from fedpns_ray.data import build_population
 
 
@@ -132,7 +133,7 @@ def test_a_nodes_update_does_not_depend_on_what_came_before(model):
 
 @pytest.mark.parametrize("model", STATEFUL)
 def test_nor_does_a_test(model, monkeypatch):
-    monkeypatch.setattr(training, "TEST_CHUNK", 3)
+    monkeypatch.setattr(testing, "TEST_CHUNK", 3)
     first = worker(model)
     weights, chunks = first.initial_weights, range(first.test_chunks)
     rows, losses = first.test(weights, chunks), first.local_losses(weights, 1, [0, 1, 2])

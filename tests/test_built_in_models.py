@@ -60,3 +60,12 @@ def test_more_characters_than_classes_are_refused():
 def test_a_model_for_images_refuses_texts(model, reason):
     with pytest.raises(InputError, match=rf"^model: {model} cannot be trained on inputs of shape \(10,\) \({reason}"):
         run(Experiment(dataset="tests.small_data:Texts", model=model, samples_per_node=30, **SMALL))
+
+
+@pytest.mark.parametrize("dataset, model", [("emnist", "cnn-m"), ("femnist", "cnn-m"), ("cifar100", "cnn-c")])
+def test_the_papers_networks_have_as_many_outputs_as_there_are_classes(dataset, model):
+    shape, classes = {"emnist": ((1, 28, 28), 47), "femnist": ((1, 28, 28), 62), "cifar100": ((3, 32, 32), 100)}[
+        dataset
+    ]
+    module = build_model(model, shape, classes, seed=1)
+    assert module(torch.zeros(2, *shape)).shape == (2, classes)

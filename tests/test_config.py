@@ -1,12 +1,16 @@
 """Experiment: what it takes, what it fills in, what it refuses and how it says so."""
 
-import pytest
-from pydantic import model_validator
+import pickle
 
+import pytest
+from pydantic import create_model, model_validator
+
+from examples.own_dataset import Rings
 from fedpns_ray import Experiment, InputError
-from fedpns_ray.registry import RESERVED, known_parameters
+from fedpns_ray.core.interfaces import Part
+from fedpns_ray.registry import RESERVED, Parameter, known_parameters
 from fedpns_ray.settings import drop_idle
-from fedpns_ray.strategies import Selection
+from fedpns_ray.strategies.fedavg import RandomSelection
 
 
 def test_defaults_are_those_of_section_v():
@@ -82,7 +86,7 @@ def test_bad_input_is_one_line(settings, message):
     assert "\n" not in str(caught.value)
 
 
-class Demanding(Selection):
+class Demanding(RandomSelection):
     """A parameter without a default, one that may be of two types, and a rule about both."""
 
     name = "demanding"
@@ -203,9 +207,40 @@ def test_parts_of_different_kinds_share_no_bare_name():
         assert len(kinds) == 1 or kinds == {"dataset", "partition"}  # sigma: never of both at once
 
 
+def test_every_parameter_is_described_by_the_text_below_it():
+    """Also one that a part inherits; a part without source has none."""
+    described = {key: [it.description for it in takers] for key, takers in known_parameters().items()}
+    assert all(text for texts in described.values() for text in texts), described
+    made = create_model("Made", __base__=Part, x=(int, 1))
+    assert Parameter("selection", made, "x").description == ""
+
+
 def test_samples_are_known_by_the_data_set_alone():
     """A study over rho and partitions loads its data once."""
     one = Experiment(dataset="mnist", rho=1)
     assert one.data_name == one.but(rho=2).data_name == one.but(partition="iid", nodes=7).data_name
     assert one.data_name != one.but(dataset="cifar10").data_name
     assert Experiment(dataset="shakespeare").data_name != Experiment(dataset="shakespeare", context=40).data_name
+
+
+def test_data_parts_are_made_once_and_stay_where_they_are(monkeypatch):
+    """A data set may be costly to make; other processes are told its name."""
+    made, init = [], Rings.__init__
+    monkeypatch.setattr(Rings, "__init__", lambda self, **fields: made.append(self) or init(self, **fields))
+    e = Experiment(dataset="examples.own_dataset:Rings", noise=0.2)
+    assert e.build_dataset() is e.build_dataset() is made[0] and e.data_name and len(made) == 1
+    content = pickle.dumps(e)
+    assert b"own_dataset" in content and b"_made" not in content
+    assert pickle.loads(content) == e and pickle.loads(content).build_dataset() == made[0]
+
+
+def test_what_is_implied_counts_when_a_run_is_looked_for():
+    """A study that names the mean does not take a run with Optimal Aggregation for its own."""
+    own = {"dataset": "examples.own_dataset:Rings", "strategy": "fedavg"}
+    asked = {**own, "aggregation": "mean", "momentum": 0.0}
+    mine = Experiment.recorded(asked)
+    assert mine.agrees_with(Experiment(**own), asked)
+    for other in ({"aggregation": "optimal"}, {"momentum": 0.9}):
+        assert not mine.agrees_with(Experiment(**own, **other), asked)
+    named = {"strategy": "examples.newcomers:Newcomers", "aggregation": "optimal"}  # its own, which nobody knows unread
+    assert Experiment.recorded(named).agrees_with(Experiment(**named), named)

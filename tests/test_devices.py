@@ -8,7 +8,7 @@ import pytest
 from fedpns_ray import Experiment, InputError, run
 from fedpns_ray.core.costs import Costs, Ledger
 from fedpns_ray.core.devices import DEEPEST_FADE, from_file, log_normal
-from fedpns_ray.experiment import folder_name
+from fedpns_ray.naming import folder_name
 from fedpns_ray.settings import drop_idle
 from fedpns_ray.strategies.bn2 import LargestNormSelection
 from fedpns_ray.strategies.fedavg import RandomSelection

@@ -125,3 +125,45 @@ def test_a_study_is_refused_before_anything_starts(monkeypatch, capsys, tmp_path
 def test_the_doctor_says_how_much_fits(capsys):
     main(["doctor"])
     assert "such nodes fit" in " ".join(capsys.readouterr().out.replace("│", " ").split())  # however lines break
+
+
+def test_a_file_that_does_not_fit_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    """Its arrays say how large they are; compressed, 400 MB of zeros are small."""
+    path = tmp_path / "zeros.npz"
+    y = np.zeros(100_000, dtype=np.int64)
+    np.savez_compressed(path, train_x=np.zeros((100_000, 1000), dtype=np.float32), train_y=y, test_x=y, test_y=y)
+    assert path.stat().st_size < 1e6
+    monkeypatch.setattr(memory, "free", lambda: 500 * 10**6)
+    monkeypatch.setattr("fedpns_ray.data.datasets.file.read_arrays", None)  # to be called is an error
+    with pytest.raises(InputError, match=r"dataset: file needs about 0.8 GB of memory .*0.5 GB are free; free some"):
+        run(Experiment(dataset="file", data_file=path), progress=False)
+
+
+def test_what_a_text_or_jsons_take_is_known_before_they_are_read(tmp_path, monkeypatch):
+    plain = memory.needed(Experiment(dataset="shakespeare"))
+    assert 0.14e9 < plain.data < 0.22e9 and plain.updates == 10 * 4 * (798_720 + 265 * 65)
+    assert memory.needed(Experiment(dataset="shakespeare", window_stride=1)).data > 1.4e9
+    (tmp_path / "femnist" / "train").mkdir(parents=True)
+    (tmp_path / "femnist" / "train" / "a.json").write_bytes(bytes(10**6))
+    monkeypatch.setenv("FEDPNS_DATA", str(tmp_path))
+    assert Experiment(dataset="femnist").build_dataset().bytes_held() == 10**6
+    np.savez(tmp_path / "femnist.npz", train_x=np.zeros((500, 1, 28, 28), dtype=np.uint8))
+    e = Experiment(dataset="femnist")
+    assert e.build_dataset().outline()[:3] == ((1, 28, 28), 500, 62)
+    assert memory.needed(e).updates == 10 * 4 * (784 * 62 + 62)
+
+
+def test_too_many_actors_are_refused_by_their_own_number(monkeypatch):
+    monkeypatch.setattr(memory, "free", lambda: 4 * 10**9)
+    with pytest.raises(
+        InputError, match=r"^actors: 100 actors need about .* each; 4.0 GB are free; .* --actors \d+$"
+    ) as said:
+        memory.refuse_too_large(Experiment(nodes=100), actors=100)
+    memory.refuse_too_large(Experiment(nodes=100), actors=int(str(said.value).rpartition(" ")[2]))
+
+
+def test_no_setting_is_suggested_that_would_be_refused(monkeypatch):
+    """With two million nodes, a fraction that would fit draws none of them."""
+    monkeypatch.setattr(memory, "free", lambda: 400 * 10**6)
+    with pytest.raises(InputError, match="needs about .* are free"):
+        memory.refuse_too_large(Experiment(nodes=2_000_000, fraction=0.5))

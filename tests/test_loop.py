@@ -7,7 +7,8 @@ import pytest
 
 from fedpns_ray import Experiment, run
 from fedpns_ray.core.run import Run
-from fedpns_ray.core.training import Worker, one_thread
+from fedpns_ray.core.threads import one_thread
+from fedpns_ray.core.training import Worker
 from fedpns_ray.core.work import Work, merged
 from fedpns_ray.data import build_population
 from fedpns_ray.records.record import record_of

@@ -6,12 +6,14 @@ import pytest
 from examples.own_metric import KappaMetric
 from fedpns_ray import Experiment, InputError, run
 from fedpns_ray.core.metrics import METRICS, Metric, confusion_of
-from fedpns_ray.core.training import Worker, one_thread
+from fedpns_ray.core.threads import one_thread
+from fedpns_ray.core.training import Worker
 from fedpns_ray.core.work import Work, merged
 from fedpns_ray.data import build_population
 from fedpns_ray.errors import UserCodeError
 from fedpns_ray.records.run_folder import RunFolder
 from fedpns_ray.records.schema import plotted
+from fedpns_ray.runtime.driver import begun
 
 HERE = "tests.test_metrics"
 SMALL = {"nodes": 5, "fraction": 0.4, "rounds": 4, "samples_per_node": 60, "epochs": 1, "evaluate_every": 2}
@@ -33,12 +35,53 @@ class Loose(Metric):
 def test_by_hand():
     labels, predicted = np.array([[0, 0], [1, 3]]), np.array([[0, 1], [1, 1]])
     assert confusion_of(labels, predicted, 4).tolist() == [[1, 1, 0, 0], [0, 1, 0, 0], [0] * 4, [0, 1, 0, 0]]
-    found = {name: metric().measure(CONFUSION) for name, metric in METRICS.items()}
+    found = {name: metric().measure(CONFUSION) for name, metric in METRICS.items() if metric.of == "test set"}
     assert found["balanced-accuracy"] == {"balanced_accuracy": pytest.approx((3 / 4 + 2 / 4 + 1 / 2) / 3)}
     assert found["macro-f1"] == {"macro_f1": pytest.approx((6 / 9 + 4 / 8 + 2 / 3) / 3)}
     assert found["label-accuracy"] == {"label_accuracy": [0.75, 0.5, None, 0.5], "lowest_label_accuracy": 0.5}
     kappa = (0.6 - (4 * 5 + 4 * 4 + 2 * 1) / 100) / (1 - 0.38)
     assert KappaMetric().measure(CONFUSION) == {"cohens_kappa": pytest.approx(kappa)}
+
+
+def test_fairness_by_hand():
+    """Eleven nodes: the worst tenth are two, at 0.1 and 0.3."""
+    accuracies = np.array([0.5] * 9 + [0.3, 0.1])
+    found = METRICS["node-fairness"]().measure(accuracies)
+    assert found["node_accuracy"] == pytest.approx((4.5 + 0.4) / 11)
+    assert found["worst_nodes_accuracy"] == pytest.approx(0.2)
+    assert found["node_accuracy_std"] == pytest.approx(np.sqrt(np.mean((accuracies - 4.9 / 11) ** 2)))
+    assert METRICS["node-fairness"]().measure(np.array([0.7]))["worst_nodes_accuracy"] == 0.7
+
+
+def test_fairness_against_the_nodes_own_data(mnist, tmp_path):
+    e = Experiment(dataset="mnist", model="mlr", metrics="node-fairness", **SMALL)
+    result = run(e, out=tmp_path)
+    assert ["node_accuracy" in record for record in result.records] == [False, True, False, True]
+    population, s, right = build_population(e), mnist, []
+    for node in range(5):
+        x, y = population.own(node)
+        x = (x.reshape(len(y), -1) / 255 - s.mean) / s.deviation
+        predicted = (x @ result.weights[:-10].reshape(10, 784).T + result.weights[-10:]).argmax(1)
+        right.append(float((predicted == y).mean()))
+    last = result.records[-1]
+    assert last["node_accuracy"] == pytest.approx(np.mean(right), abs=0.01)
+    assert last["worst_nodes_accuracy"] == pytest.approx(min(right), abs=0.02) and min(right) < np.mean(right)
+    assert {"node_accuracy", "worst_nodes_accuracy", "node_accuracy_std"} <= {
+        quantity.key for quantity in plotted(RunFolder(tmp_path).quantities(e))
+    }
+    assert run(e.but(metrics="")).summary.weights_sha256 == result.summary.weights_sha256
+
+
+def test_fairness_of_many_nodes_is_that_of_a_thousand():
+    few = {"fraction": 0.002, "samples_per_node": 20, "epochs": 1}
+    loop = begun(e := Experiment(metrics="node-fairness", model="mlr", nodes=3000, **few), *_parts(e))
+    work = next(work for work in iter(loop.ask, None) if loop.tell(loop.evaluator.answer(work)) or work.test)
+    assert len(set(work.own_tests)) == 1000 and work.own_tests[0] == 0 and work.own_tests[-1] == 2999
+
+
+def _parts(e):
+    population = build_population(e)
+    return population, Worker(e, population)
 
 
 def test_against_the_test_set_itself(mnist, tmp_path):

@@ -37,7 +37,7 @@ def test_names_that_cannot_work(name, tmp_path, monkeypatch, capsys):
 
 @pytest.fixture
 def tides(tmp_path, monkeypatch):
-    """An installed package that offers a selection and a model, and another one for a name that is taken."""
+    """An installed package that offers a part of several kinds, and another one for a name that is taken."""
     (tmp_path / "tides.py").write_text(
         "from fedpns_ray.strategies.fedavg import RandomSelection\nimport torch\n"
         "class Tidal(RandomSelection):\n    name = 'tidal'\n    moon: int = 1\n"
@@ -50,6 +50,7 @@ def tides(tmp_path, monkeypatch):
     (info / "entry_points.txt").write_text(
         "[fedpns_ray.parts]\nselection.tidal = tides:Tidal\nselection.random = tides:Tidal\n"
         "strategy.tidal = tides:Tidal\nmodel.tidal-net = tides:net\n"
+        "dataset.shores = tides:Shores\nmetric.ebb = tides:Ebb\nmetric.macro-f1 = tides:Ebb\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     offers.cache_clear()
@@ -61,12 +62,17 @@ def tides(tmp_path, monkeypatch):
 def test_an_installed_package_offers_parts(tides, capsys):
     assert main(["strategies"]) == 0 and "tides" not in sys.modules
     printed = capsys.readouterr().out
-    assert "from installed packages" in printed and "tides 1.2" in printed
+    assert all(word in printed for word in ("from installed packages", "tides 1.2", "tidal-net", "ebb"))
+    assert "adamw" in printed and "node-fairness" in printed and "shores" not in printed
+    assert main(["data"]) == 0 and "tides" not in sys.modules
+    printed = capsys.readouterr().out
+    assert all(word in printed for word in ("shores", "tides 1.2", "tides:Shores")) and "tidal" not in printed
     e = Experiment(selection="tidal", model="tidal-net", moon=3)
     assert (e.selection, e.model, e.moon) == ("tides:Tidal", "tides:net", 3)
     assert Experiment(strategy="tidal").strategy == "tides:Tidal"
     assert Experiment(**e.settings()) == e
     assert Experiment(selection="random").selection == "random"  # built in: not to be replaced
+    assert Experiment(metrics="macro-f1, ebb").metrics == "macro-f1,tides:Ebb"
 
 
 def test_nobody_offers_it():

@@ -13,9 +13,10 @@ from fedpns_ray.core.local_steps import local_samples
 from fedpns_ray.core.models import build_model
 from fedpns_ray.core.optimizers.sgd import SGD
 from fedpns_ray.core.streams import stream, torch_seed
-from fedpns_ray.core.training import Worker, one_thread
+from fedpns_ray.core.threads import one_thread
+from fedpns_ray.core.training import Worker
 from fedpns_ray.data import build_population
-from fedpns_ray.experiment import folder_name
+from fedpns_ray.naming import folder_name
 from fedpns_ray.reporting.collecting import _axes as distinguishing
 from fedpns_ray.study.study_file import read_study
 from fedpns_ray.terminal.command_line import main
@@ -156,27 +157,6 @@ def test_refused_in_one_line(flags, message, capsys, monkeypatch):
     assert main(["run", "--in-process", *flags]) == 2
     said = capsys.readouterr().err
     assert message in said and len(said.strip().splitlines()) == 1
-
-
-def test_the_example_runs_from_the_command_line_and_from_python(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    e = Experiment(strategy="fedavg", optimizer=Lion, keep=0.95, lr=0.001, **SMALL)
-    flags = [
-        "--strategy",
-        "fedavg",
-        "--optimizer",
-        "examples.own_optimizer:Lion",
-        "--set",
-        "keep=0.95",
-        "--lr",
-        "0.001",
-    ]
-    sizes = [word for key, value in SMALL.items() for word in (f"--{key.replace('_', '-')}", str(value))]
-    assert main(["run", "--in-process", "--out", str(tmp_path / "r"), *flags, *sizes]) == 0
-    result = run(e, tmp_path / "r")  # the same experiment: the finished run is read
-    assert result.summary["weights_sha256"] == run(e).summary["weights_sha256"]
-    assert run(e.but(keep=0.5)).summary["weights_sha256"] != result.summary["weights_sha256"]
-    assert len((ROOT / "examples" / "own_optimizer.py").read_text().splitlines()) <= 40
 
 
 def test_lion_by_hand():

@@ -35,7 +35,8 @@ print(result.verdict)
 print(open("first/report.html").read(15))
 """
 LEFT = {
-    "commands.txt", "curves.parquet", "curves.png", "report.html", "study.csv", "study.yaml", "table.md", "trials"
+    ".owner", "commands.txt", "curves.parquet", "curves.png", "report.html", "study.csv", "study.yaml", "table.md",
+    "trials",
 }  # fmt: skip
 
 

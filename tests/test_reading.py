@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fedpns_ray import Experiment, load, run
-from fedpns_ray.experiment import folder_name, setting_name
+from fedpns_ray.naming import folder_name, setting_name
 from fedpns_ray.reporting.collecting import gather
 from fedpns_ray.study.study_file import read_study
 
@@ -58,6 +58,7 @@ def folder(tmp_path):
         "report . --out p.html",
         "watch run --once",
         "watch study --once --html p.html",
+        "same run study/trials/t",
     ],
 )
 def test_no_reader_imports_what_a_folder_names(folder, command):
@@ -184,6 +185,7 @@ READERS = [
     "report . --out p.html",
     "watch run --once --html w.html",
     "watch study --once",
+    "same run study/trials/t",
     "doctor",
 ]
 
@@ -251,7 +253,7 @@ def test_these_traps_work(folder):
     pickle.loads((folder / "run" / "weights.safetensors").read_bytes())
     yaml.unsafe_load((folder / "run" / "config.yaml").read_text())
     yaml.unsafe_load((folder / "study" / "study.yaml").read_text())
-    subprocess.run((folder / "study" / "commands.txt").read_text(), shell=True, capture_output=True)
+    subprocess.run((folder / "study" / "commands.txt").read_text(), shell=True, capture_output=True, cwd=folder)
     subprocess.run([sys.executable, "-c", "import torch"], cwd=folder, check=True, capture_output=True)
     found = {name.removeprefix("sprung-") for name in sprung(folder)}
     assert found >= {"checkpoint-run", "weights-run", "config", "study", "commands", "torch"}

@@ -13,6 +13,7 @@ from fedpns_ray.terminal.words import noted_command
 
 TINY = {"nodes": 4, "fraction": 0.5, "samples_per_node": 20, "epochs": 1, "rounds": 1}
 FLAGS = [word for key, value in TINY.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+SHOWN = ["--nodes", "4", "--samples-per-node", "20"]
 SECRET = "wJalrXUt/nFEMI+K7MDENG"
 ADDRESSES = {
     f"s3://AKIAKEY:{SECRET}@bucket/x": "s3://…",
@@ -128,7 +129,7 @@ def test_nothing_of_others_is_replaced(finished, tmp_path, capsys, command, what
     words = {
         "report": ["report", str(finished), "--out", str(target)],
         "watch": ["watch", str(finished), "--once", "--html", str(target)],
-        "picture": ["data", "show", "--out", str(target), *FLAGS],
+        "picture": ["data", "show", "--out", str(target), *SHOWN],
         "figures": ["report", str(finished), "--out", str(tmp_path / "p.html"), "--figures", str(tmp_path / "f")],
     }[command]
     capsys.readouterr()
@@ -144,7 +145,7 @@ def test_what_is_ours_is_replaced(finished, tmp_path):
     page, picture = tmp_path / "p.html", tmp_path / "p.svg"
     for _ in range(2):
         assert main(["report", str(finished), "--out", str(page), "--figures", str(tmp_path / "f")]) == 0
-        assert main(["data", "show", "--out", str(picture), *FLAGS]) == 0
+        assert main(["data", "show", "--out", str(picture), *SHOWN]) == 0
     page.write_bytes(b"")
     assert main(["report", str(finished), "--out", str(page)]) == 0 and page.stat().st_size > 1000
 
@@ -156,7 +157,7 @@ def test_a_foreign_picture_is_not_replaced(tmp_path, capsys, monkeypatch):
     for ending in ("png", "pdf", "svg"):
         photo = tmp_path / f"photo.{ending}"
         Figure().savefig(photo)
-        before, show = photo.read_bytes(), ["data", "show", "--nodes", "4", "--samples-per-node", "20"]
+        before, show = photo.read_bytes(), ["data", "show", *SHOWN]
         assert main([*show, "--out", photo.name]) == 2 and photo.read_bytes() == before
         assert "was not written by fedpns" in capsys.readouterr().err
         for _ in range(2):  # and one of ours is

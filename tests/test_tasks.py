@@ -42,7 +42,7 @@ def test_what_is_counted_by_hand():
     both = outputs.unsqueeze(0)  # one sample with two positions
     correct, loss = TASKS["next-token"].tested(both, torch.tensor([[0, 2]]))
     assert correct == 0.5 and loss == pytest.approx((math.log(2) + math.log(10)) / 2, rel=1e-6)
-    assert float(TASKS["next-token"].loss(both, torch.tensor([[0, 2]]))) == pytest.approx(loss, rel=1e-6)
+    assert float(TASKS["next-token"].loss(both, torch.tensor([[0, 2]]))) == pytest.approx(float(loss), rel=1e-6)
     numbers, targets = torch.tensor([[1.0], [4.0], [2.0]]), torch.tensor([2.0, 2.0, 2.0])
     assert float(TASKS["regression"].loss(numbers, targets)) == pytest.approx(5 / 3)
     correct, loss = TASKS["regression"].tested(numbers, targets)

@@ -8,7 +8,9 @@ import torch.nn.functional as F
 from fedpns_ray import Experiment
 from fedpns_ray.core.models import build_model
 from fedpns_ray.core.streams import stream, torch_seed
-from fedpns_ray.core.training import TEST_CHUNK, Worker, one_thread
+from fedpns_ray.core.testing import TEST_CHUNK
+from fedpns_ray.core.threads import one_thread
+from fedpns_ray.core.training import Worker
 from fedpns_ray.data import build_population
 
 

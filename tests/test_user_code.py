@@ -4,8 +4,14 @@ import sys
 
 import pytest
 
-from fedpns_ray import Experiment, run
+from fedpns_ray import Experiment, InputError, run
+from fedpns_ray.core.compression import Compression
+from fedpns_ray.core.metrics import Metric
+from fedpns_ray.core.optimizers import Optimizer
+from fedpns_ray.data import Dataset, Partition
 from fedpns_ray.errors import UserCodeError
+from fedpns_ray.registry import PARTS
+from fedpns_ray.strategies import Aggregation, Selection
 from fedpns_ray.terminal.command_line import main
 from tests import parts
 
@@ -30,6 +36,31 @@ def test_an_impossible_draw(kind, problem):
 def test_a_model_of_the_wrong_shape():
     with pytest.raises(UserCodeError, match=r"parts.py, line \d+, in combine: the model has the shape \(609,\)"):
         run(Experiment(strategy="fedavg", aggregation="tests.parts:TooShort", **SMALL))
+
+
+BASES = {
+    "selection": (Selection, "draw"),
+    "aggregation": (Aggregation, "combine"),
+    "dataset": (Dataset, "load"),
+    "partition": (Partition, "spread"),
+    "optimizer": (Optimizer, "start"),
+    "compression": (Compression, "encode"),
+    "metrics": (Metric, "measure"),
+}
+
+
+@pytest.mark.parametrize("kind", BASES)
+def test_a_part_that_lacks_its_method_is_refused_by_name(kind, monkeypatch):
+    base, method = BASES[kind]
+    part = type(base)("Bare", (base,), {"__module__": __name__, "name": "bare"})
+    monkeypatch.setattr(sys.modules[__name__], "Bare", part, raising=False)
+    with pytest.raises(InputError, match=rf"^{kind}: tests.test_user_code:Bare has no method {method}$"):
+        Experiment(**SMALL, **{kind: f"{__name__}:Bare"}).build_metrics()
+
+
+def test_what_needs_no_method_of_its_own_has_them_all():
+    for part in (part for one in PARTS.values() for part in one.values()):
+        assert part.missing() == ""
 
 
 def test_an_exception_names_the_line_and_loses_nothing(tmp_path):

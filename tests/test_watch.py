@@ -1,5 +1,6 @@
 """`fedpns watch` beside a real run: it shows what is recorded so far, and ends when the run ends."""
 
+import fcntl
 import signal
 import subprocess
 import sys
@@ -7,7 +8,9 @@ import time
 
 import pytest
 
-from fedpns_ray import Experiment, run
+from fedpns_ray import Experiment, Interrupted, run
+from fedpns_ray.records.claims import new_claim, write_claim
+from fedpns_ray.records.storage import Storage
 from fedpns_ray.terminal.command_line import main
 from fedpns_ray.terminal.watch import spark
 
@@ -43,7 +46,13 @@ def test_a_study_under_way(tmp_path, capsys):
         run(trial.experiment, folder / "trials" / trial.name)
     (folder / "trials" / trial.name / "summary.json").unlink()
     assert main(["watch", str(folder), "--once", "--html", str(tmp_path / "live.html")]) == 0
-    assert "2 finished, 1 unfinished, 1 to come" in capsys.readouterr().out
+    assert "2 finished, 1 unfinished, 1 to come" in capsys.readouterr().out  # without an owner, nobody knows
+    write_claim(Storage(folder), new_claim())
+    assert main(["watch", str(folder), "--once"]) == 0
+    assert "1 unfinished" in capsys.readouterr().out  # this process is alive
+    write_claim(Storage(folder), new_claim().model_copy(update={"process": 2**22 + 1}))
+    assert main(["watch", str(folder), "--once"]) == 0
+    assert "2 finished, 1 stopped, 1 to come; nobody is working on it" in capsys.readouterr().out
     assert "1 of 3 runs is not finished" in (tmp_path / "live.html").read_text()
 
 
@@ -74,6 +83,8 @@ def test_it_follows_a_running_run_to_its_end_and_rewrites_the_page(tmp_path):
 def test_ctrl_c_ends_it_and_touches_nothing(tmp_path):
     run(Experiment(rounds=2, **SMALL), tmp_path / "run")
     (tmp_path / "run" / "summary.json").unlink()
+    lock = (tmp_path / "run" / ".lock").open("rb")
+    fcntl.flock(lock, fcntl.LOCK_EX)  # as if it were still running
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()}
     page = tmp_path / "live.html"
     watching = subprocess.Popen([*FEDPNS, "watch", str(tmp_path / "run"), "--html", str(page)], stderr=subprocess.PIPE)
@@ -86,8 +97,37 @@ def test_ctrl_c_ends_it_and_touches_nothing(tmp_path):
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()}
 
 
-@pytest.mark.parametrize("arguments", [["absent"], [".", "--every", "0"], [".", "--every", "often"]])
+def test_it_waits_for_a_run_that_has_not_begun(tmp_path):
+    """A stopped run is known by its lock, which nobody holds; one that resumes is watched to its end."""
+    out = tmp_path / "run"
+    watching = subprocess.Popen(
+        [*FEDPNS, "watch", str(out), "--every", "0.1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert watching.stderr.readline().startswith("waiting for ")
+        run(Experiment(rounds=3, **SMALL), out)
+        shown, _ = watching.communicate(timeout=120)
+        assert watching.returncode == 0 and "finished" in shown
+    finally:
+        watching.kill()
+
+
+def test_it_knows_when_a_run_was_stopped(tmp_path, capsys, monkeypatch):
+    seen = []
+    with pytest.raises(Interrupted):
+        run(Experiment(rounds=9, **SMALL), tmp_path / "run", on_round=seen.append, stop=lambda: len(seen) >= 2)
+    monkeypatch.setattr("fedpns_ray.reporting.liveness.GRACE", 0.3)
+    assert main(["watch", str(tmp_path / "run"), "--every", "0.1"]) == 1
+    assert "stopped after round 2 of 9; the same command resumes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["absent", "--once"], ["absent", "--wait", "0.2"], [".", "--every", "0"], ["file"], [".", "--wait", "soon"]],
+)
 def test_bad_input_is_one_line(arguments, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("not a run")
     assert main(["watch", *arguments]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("waiting for")]
+    assert len(said) == 1

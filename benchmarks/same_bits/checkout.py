@@ -37,8 +37,9 @@ def full_commit(base: str) -> str:
         raise InputError("BASE", Shown(base), problem="is not a commit of this repository") from None
 
 
-def check_out(commit: str, progress: Progress) -> Path:
-    """The commit's tree with its environment, set up by the commit's own Makefile or kept from an earlier call."""
+def tree_of(commit: str) -> Path:
+    """The commit's tree, checked out now or kept from an earlier call."""
+    KEPT.mkdir(exist_ok=True)
     tree = KEPT / commit
     if not tree.exists():
         partial = KEPT / f"{commit}.partial"
@@ -49,6 +50,12 @@ def check_out(commit: str, progress: Progress) -> Path:
         partial.rename(tree)
     if git("rev-parse", "HEAD", at=tree) != commit or git("status", "--porcelain", "--untracked-files=no", at=tree):
         git("checkout", "--quiet", "--force", "--detach", commit, at=tree)
+    return tree
+
+
+def check_out(commit: str, progress: Progress) -> Path:
+    """The commit's tree with its environment, set up by the commit's own Makefile or kept from an earlier call."""
+    tree = tree_of(commit)
     log = KEPT / f"{commit}.log"
     make = ["make", ".venv/.ready", f"PYTHON={Path(sys.base_prefix) / 'bin' / 'python3'}"]
     with log.open("w") as output:

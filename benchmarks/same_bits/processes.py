@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from benchmarks.same_bits.comparison import LONGEST
 from fedpns_ray.errors import InputError
@@ -24,8 +24,9 @@ END_WITHIN = 30.0
 class Progress:
     """Permanent lines and a counter between them: rewritten in place on a terminal, printed now and then elsewhere."""
 
-    def __init__(self) -> None:
-        self._terminal = sys.stdout.isatty()
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stdout
+        self._terminal = self._stream.isatty()
         self._began = self._last = time.monotonic()
 
     @property
@@ -34,7 +35,7 @@ class Progress:
 
     def say(self, *lines: str) -> None:
         for line in lines:
-            print(f"\r\x1b[K{line}" if self._terminal else line, flush=True)
+            print(f"\r\x1b[K{line}" if self._terminal else line, flush=True, file=self._stream)
         if lines:
             self._last = time.monotonic()
 
@@ -43,7 +44,8 @@ class Progress:
             return
         line = f"{counter} ({self.seconds:.0f} s)"
         width = shutil.get_terminal_size().columns - 1
-        print(f"\r\x1b[K{line[:width]}" if self._terminal else line, end="" if self._terminal else "\n", flush=True)
+        shown, end = (f"\r\x1b[K{line[:width]}", "") if self._terminal else (line, "\n")
+        print(shown, end=end, flush=True, file=self._stream)
         self._last = time.monotonic()
 
 

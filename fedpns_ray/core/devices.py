@@ -11,13 +11,18 @@ import csv
 import io
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedpns_ray.atomic_file import read_whole
+from fedpns_ray.core.local_steps import local_samples
 from fedpns_ray.core.streams import stream
 from fedpns_ray.errors import InputError
+
+if TYPE_CHECKING:
+    from fedpns_ray.experiment import Experiment
 
 Array = NDArray[np.float64]
 
@@ -63,6 +68,19 @@ class Devices:
         if self.fading:
             gain = np.maximum(stream(self.seed, "channel", round).exponential(size=len(self.speed)), DEEPEST_FADE)
         return Resources(self.samples / self.speed, self.payload / (self.uplink * np.log2(1 + gain)), gain)
+
+
+def devices_of(experiment: Experiment, sizes: NDArray[np.int64], payload: int) -> Devices | None:
+    """The device model for nodes of these sizes that send updates of `payload` bytes; None if it is off."""
+    e = experiment
+    if e.devices == "off":
+        return None
+    if e.devices == "file":
+        speed, uplink = from_file(Path(e.device_file), e.nodes)
+    else:
+        speed, uplink = log_normal(e.seed, e.nodes, e.device_speed, e.device_uplink, e.device_spread)
+    fading = e.device_fading == "rayleigh"
+    return Devices(speed, uplink, local_samples(e, sizes).astype(np.float64), payload, e.seed, fading)
 
 
 def log_normal(seed: int, count: int, speed: float, uplink: float, spread: float) -> tuple[Array, Array]:

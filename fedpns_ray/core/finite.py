@@ -16,6 +16,8 @@ def no_updates(parameters: int, lr: float) -> Updates:
 def finite_updates(returned: Updates) -> tuple[Updates, list[int]]:
     """The updates whose every number is finite, and the nodes of the others."""
     fine = np.isfinite(returned.deltas).all(axis=1) & np.isfinite(returned.losses)
+    if returned.states is not None:
+        fine &= np.isfinite(returned.states).all(axis=1)
     if fine.all():
         return returned, []
     return returned.subset(np.flatnonzero(fine).tolist()), [returned.node_ids[k] for k in np.flatnonzero(~fine)]

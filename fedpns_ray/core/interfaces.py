@@ -8,8 +8,8 @@ machine, a data set or a network.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,16 @@ from pydantic import BaseModel, ConfigDict
 
 from fedpns_ray.core.devices import Devices, Resources
 from fedpns_ray.core.quantity import Quantity
+from fedpns_ray.core.updates import NOTHING, Outcome, Rows, Updates, Vector, average
 from fedpns_ray.errors import InputError, Shown
 
-Vector = NDArray[np.float32]
+__all__ = [
+    "NOTHING", "Aggregation", "CheckLoss", "Claim", "Nodes", "Objective", "Outcome", "Part", "Probe", "Rows",
+    "Selection", "ServerOptimizer", "Strategy", "Timetable", "Updates", "Vector", "average",
+]  # fmt: skip
+
+Claim = Literal["", "nodes", "samples"]
+"""What a selection claims to be unbiased for."""
 
 
 class Probe(Protocol):
@@ -31,6 +38,23 @@ class Probe(Protocol):
 
     def resources(self) -> Resources:
         """What every node would need this round. Only with a device model."""
+        ...
+
+    @property
+    def available(self) -> NDArray[np.int64]:
+        """The nodes that can be drawn this round, in the order of their ids."""
+        ...
+
+    def next_available(self) -> NDArray[np.int64]:
+        """The first round, from this one on, in which each node can be drawn."""
+        ...
+
+
+class Timetable(Protocol):
+    """When nodes are available; see `fedpns_ray.core.availability`."""
+
+    def next_rounds(self, round: int) -> NDArray[np.int64]:
+        """For every node, the first round from this one on in which it is available."""
         ...
 
 
@@ -54,6 +78,12 @@ class Nodes:
     """The device model, if it is on."""
     parameters: int = 0
     """The length of the model's flat vector."""
+    last_layer: tuple[int, int] | None = None
+    """Outputs and inputs of the linear layer that the model ends in, if it does: weights, row by row, then biases."""
+    timetable: Timetable | None = None
+    """When nodes can be drawn; None if they always can."""
+    seed: int = 0
+    """That of the experiment: it names the random streams of a part that has no other access to one."""
 
     @property
     def count(self) -> int:
@@ -66,62 +96,6 @@ class Nodes:
         return self.devices
 
 
-@dataclass(frozen=True)
-class Updates:
-    """What the trained nodes sent back, in the order of node ids."""
-
-    node_ids: tuple[int, ...]
-    deltas: NDArray[np.float32]
-    """One row per node: delta_i = w_i - w."""
-    losses: NDArray[np.float64]
-    """Mean loss of each node over its local steps."""
-    sizes: NDArray[np.int64]
-    steps: NDArray[np.int64]
-    """tau_i, local steps taken."""
-    lr: float
-    shares: NDArray[np.float64] | None = None
-    """The weight of each update in the sum, if the selection sets it; otherwise 1/m."""
-    upload: NDArray[np.float64] | None = None
-    """With a device model: the seconds that each update takes to send."""
-    seconds: NDArray[np.float64] | None = None
-    """With a device model: the seconds from the start of the round until each update has arrived."""
-    buffers: int = 0
-    """How many numbers at the end of each row are averaged buffers (`buffers: average`), not parameters."""
-
-    def __len__(self) -> int:
-        return len(self.node_ids)
-
-    def subset(self, positions: Sequence[int]) -> Updates:
-        """The updates at these positions only."""
-        at = list(positions)
-        columns = ("deltas", "losses", "sizes", "steps", "shares", "upload", "seconds")
-        there = {key: column[at] for key in columns if (column := getattr(self, key)) is not None}
-        return replace(self, node_ids=tuple(self.node_ids[k] for k in at), **there)
-
-    @property
-    def of_parameters(self) -> NDArray[np.float32]:
-        """The deltas without buffers: what stands in for gradients, which buffers do not have."""
-        return self.deltas[:, : -self.buffers] if self.buffers else self.deltas
-
-    def norms(self) -> NDArray[np.float64]:
-        """||delta_i|| of every node, summed in float64 and without BLAS, so that threads cannot change a bit."""
-        return np.sqrt(np.einsum("ik,ik->i", self.of_parameters, self.of_parameters, dtype=np.float64))
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What an aggregation made of a round's updates."""
-
-    weights: Vector
-    aggregated: tuple[int, ...] = ()
-    labelled: tuple[int, ...] = ()
-    excluded: tuple[int, ...] = ()
-    notes: dict[str, Any] = field(default_factory=dict)
-    """What else belongs in the record of the round; see `Part.quantities`."""
-    step: Vector | None = None
-    """w_t - w_{t-1}: the global update as it was really taken, after the server optimiser; filled in by the loop."""
-
-
 SAVED = (np.ndarray, np.generic, bool, int, float, str)
 """The types of state that a checkpoint holds."""
 
@@ -129,13 +103,21 @@ SAVED = (np.ndarray, np.generic, bool, int, float, str)
 class Part(BaseModel):
     """A named piece of science with parameters and, where it learns, a state."""
 
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     name: ClassVar[str]
     qualified: ClassVar[bool] = False
     """Whether its parameters are always written with the kind of the part, as in `server.lr`."""
     quantities: ClassVar[tuple[Quantity, ...]] = ()
     """What the part adds to the record of a round, for tables and plots."""
+    required: ClassVar[tuple[str, ...]] = ()
+    """The methods without which a part of this kind is none."""
+
+    @classmethod
+    def missing(cls) -> str:
+        """The first required method that the part does not have; empty if it has all of them."""
+        base = next(one for one in cls.__mro__ if "required" in vars(one))
+        return next((name for name in cls.required if getattr(cls, name) is getattr(base, name)), "")
 
     def begin(self, nodes: Nodes) -> None:
         """Called once, before round 1."""
@@ -171,7 +153,7 @@ class Part(BaseModel):
 class Selection(Part):
     """Who trains, whose update is sent, and what is learned from the round.
 
-    Only `learn` and `hear` change the state, so that a round can be drawn again after a fault.
+    Only `appraise`, `learn` and `hear` change the state, so that a round can be drawn again after a fault.
     """
 
     reports: ClassVar[int] = 0
@@ -180,6 +162,12 @@ class Selection(Part):
     """Whether `hear` must be called before the next draw. Rounds then wait for the test of the last model."""
     downloads: ClassVar[int] = 1
     """Model-sized vectors sent to every drawn node."""
+    unbiased: ClassVar[Claim] = ""
+    """What the sent updates sum to, by their shares, in expectation: the mean over all candidates, each node counting
+    alike or by its samples; empty if neither is claimed. `fedpns conformance` checks the claim."""
+    covers: ClassVar[bool] = True
+    """Whether every node can be drawn sooner or later."""
+    required: ClassVar[tuple[str, ...]] = ("draw",)
 
     def trains(self, per_round: int) -> int:
         """The most nodes that train in a round: |S_t| unless a method trains more than it aggregates."""
@@ -192,6 +180,13 @@ class Selection(Part):
     def sift(self, rng: np.random.Generator, updates: Updates) -> Updates:
         """After training: the updates sent to the server, with their shares. Most methods send all of them, equally."""
         return updates
+
+    def gathers(self) -> bool:
+        """Whether every node that trains this round sends its update, for `sift` to choose from: all are counted."""
+        return False
+
+    def appraise(self, rng: np.random.Generator, weights: Vector, updates: Updates, check_loss: CheckLoss) -> None:
+        """Called after aggregation and before `learn`, with the model that the sent updates started from."""
 
     def learn(self, updates: Updates, outcome: Outcome) -> None:
         """Called after aggregation. `updates` are those of every node that trained and returned."""
@@ -208,7 +203,22 @@ class Selection(Part):
 
 
 class Objective(Part):
-    """What a node minimises: the loss on its data, and what a method adds to it."""
+    """What a node minimises: the loss on its data, and what a method adds to it.
+
+    Nodes may keep a vector, as long as the parameters, from one of their rounds to the next: their state, zero at
+    first. It travels with the work and is part of the checkpoint. `shift` and `next_states` are called where nodes
+    train, on an objective that has no private state; `broadcast` and `learn` on the server.
+    """
+
+    keeps_states: ClassVar[bool] = False
+    """Whether nodes keep a state."""
+    sent_along: ClassVar[int] = 0
+    """Vectors as long as the parameters that travel with the model to each drawn node, and back with its update."""
+    needs_plain_steps: ClassVar[bool] = False
+    """Whether nodes must step by plain SGD: without momentum, so that lr times the sum of gradients is the update."""
+
+    draws_samples: ClassVar[bool] = False
+    """Whether mini-batches are drawn by `probabilities`, instead of being cut from reshuffled epochs."""
 
     def correct(self, gradient: Any, weights: Any, anchor: Any) -> None:
         """Add the gradient of the added term, in place.
@@ -220,9 +230,35 @@ class Objective(Part):
         """Local epochs of one node in one round, at least 1 and at most E; `rng` is its own for this round."""
         return most
 
+    def probabilities(self, norms: NDArray[np.float64]) -> NDArray[np.float64]:
+        """If it `draws_samples`: the probability of each of a node's samples, from the norms of their gradients."""
+        raise NotImplementedError
+
+    def broadcast(self) -> Vector:
+        """What the server sends to every drawn node beside the model, if nodes keep states; here nothing."""
+        return NOTHING
+
+    def shift(self, states: Rows, shared: Vector) -> Rows | None:
+        """A vector per node to add to every gradient of the round; `shared` is what was broadcast."""
+        return None
+
+    def next_states(self, states: Rows, shared: Vector, updates: Updates) -> Rows:
+        """What each node keeps after training; `states` is what it had, a row per update."""
+        raise NotImplementedError
+
+    def learn(self, before: Rows, after: Rows) -> None:
+        """Called after aggregation with the states of the nodes that sent their updates, a row each.
+
+        A node that trained and did not send keeps the state that it had.
+        """
+
 
 class Aggregation(Part):
     """How updates become a model. `combine` is called once per round and may change the state."""
+
+    over_the_air: ClassVar[bool] = False
+    """Whether nodes send their updates at once, as amplitudes of a radio signal: neither bytes nor time are counted."""
+    required: ClassVar[tuple[str, ...]] = ("combine",)
 
     def combine(self, weights: Vector, updates: Updates, check_loss: CheckLoss) -> Outcome:
         raise NotImplementedError
@@ -263,10 +299,3 @@ class Strategy(NamedTuple):
         for kind, part in self._asdict().items():
             mine = {key.split(".", 1)[1]: value for key, value in state.items() if key.startswith(f"{kind}.")}
             part.load_state_dict(mine)
-
-
-def average(weights: Vector, deltas: NDArray[np.float32], shares: NDArray[np.float64] | None = None) -> Vector:
-    """(5): w + mean of delta_i, or the sum of shares_i delta_i; in float64 in the order of the rows, without BLAS."""
-    if shares is None:
-        return (weights + deltas.mean(axis=0, dtype=np.float64)).astype(np.float32)
-    return (weights + np.einsum("i,ik->k", shares, deltas, dtype=np.float64)).astype(np.float32)

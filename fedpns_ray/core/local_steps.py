@@ -25,6 +25,10 @@ def local_steps(experiment: Experiment, sizes: Counts, epochs: Counts | int | No
 
 
 def local_samples(experiment: Experiment, sizes: Counts) -> Counts:
-    """Samples that a node trains on in a round: E D_i, or those of its first `max_steps` batches."""
+    """Samples that a node trains on in a round: E D_i, or those of its first `max_steps` batches.
+
+    Where these are drawn by their gradients, every sample has had a pass before.
+    """
     epochs, more = np.divmod(local_steps(experiment, sizes), steps_per_epoch(experiment, sizes))
-    return epochs * sizes + more * experiment.batch_size
+    before = sizes if experiment.build_strategy().objective.draws_samples else 0
+    return before + epochs * sizes + more * experiment.batch_size

@@ -10,20 +10,25 @@ calls `ask`, has the work done wherever it likes, and calls `tell`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
+from collections import ChainMap
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
-from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedpns_ray.core.clipping import clip
+from fedpns_ray.core.compression.interfaces import FLOAT, Tensors
 from fedpns_ray.core.costs import Costs, Ledger, Unanswered
+from fedpns_ray.core.devices import devices_of
+from fedpns_ray.core.drawing import Drawn, drops_out, possible_draw, reachable
 from fedpns_ray.core.finite import divergence_of, finite_updates, no_updates
-from fedpns_ray.core.interfaces import Nodes, Outcome, Selection, Strategy, Updates, Vector
-from fedpns_ray.core.metrics import measured
+from fedpns_ray.core.interfaces import Nodes, Outcome, Rows, Selection, Strategy, Updates, Vector
+from fedpns_ray.core.metrics import MOST_TESTED, NODES, TEST_SET, measured
+from fedpns_ray.core.node_states import NodeStates, states_of, vectors_kept
 from fedpns_ray.core.server_step import served
+from fedpns_ray.core.spacing import evenly_spaced
 from fedpns_ray.core.streams import stream
 from fedpns_ray.core.theory import Gradients, divergence, measure
 from fedpns_ray.core.user_code import refused
@@ -32,7 +37,8 @@ from fedpns_ray.core.work import Answer, Clock, Work
 if TYPE_CHECKING:
     from fedpns_ray.experiment import Experiment
 
-State = dict[str, NDArray[Any]]
+State = Mapping[str, NDArray[Any]]
+"""What a checkpoint holds. Arrays may be made, or read, when they are asked for."""
 
 
 class Evaluator(Protocol):
@@ -47,16 +53,6 @@ class Evaluator(Protocol):
     def check_loss(self, weights: Vector, samples: NDArray[np.int64]) -> float:
         """The model's mean loss on these samples of the test set."""
         ...
-
-
-class Drawn(NamedTuple):
-    """The draw of a round."""
-
-    nodes: list[int]
-    returning: list[int]
-    """The drawn nodes that do not drop out."""
-    ledger: Ledger
-    seconds: float
 
 
 @dataclass
@@ -112,7 +108,10 @@ class Run:
     """The last round, while its model is still to be tested."""
 
     def __post_init__(self) -> None:
+        self._metrics = self.experiment.build_metrics()
         self._rounds = self._algorithm_2()
+        self._vectors = vectors_kept(self.strategy.objective, self.experiment.build_compression())
+        self._states = NodeStates(self._vectors * self.nodes.parameters)
 
     # --- the conversation -------------------------------------------------------------------------------------------
 
@@ -143,12 +142,14 @@ class Run:
 
     def checkpoint(self) -> State:
         """All that `restore` needs to continue after the last complete round."""
-        return {"weights": self.weights, "round": np.array(self.round), **self.strategy.state_dict()}
+        own = {"weights": self.weights, "round": np.array(self.round), **self.strategy.state_dict()}
+        return ChainMap(own, self._states)  # type: ignore[arg-type]
 
     def restore(self, state: State) -> None:
         """Before the first `ask`: continue from a checkpoint."""
         self.weights, self.round = state["weights"], int(state["round"])
-        self.strategy.load_state_dict({key: value for key, value in state.items() if "." in key})
+        self.strategy.load_state_dict({key: state[key] for key in state if "." in key})
+        self._states.restore(state)
         self.over = self.round == self.experiment.rounds
 
     # --- the algorithm ----------------------------------------------------------------------------------------------
@@ -166,16 +167,18 @@ class Run:
         for t in range(self.round + 1, e.rounds + 1):
             weights = self.weights
             if selection.awaits_test and self._untested:
-                yield Work(weights, t - 1, test=self._chunks_due())
+                yield self._test_of(weights, t - 1)
             drawn = yield from self._draw(t)
-            test = self._chunks_due() if self._untested else ()
-            answer = yield Work(weights, t, train=tuple(drawn.returning), test=test, centralised=e.centralised)
+            test = self._test_of(weights, t) if self._untested else Work(weights, t)
+            work = replace(test, train=tuple(drawn.returning), centralised=e.centralised)
+            answer = yield self._with_states(work)
 
             clock = Clock()
             returned = drawn.ledger.timed(answer.updates or no_updates(len(weights), e.lr_at(t)))
             updates, broken = finite_updates(returned)
             updates, clipped = clip(updates, e.clip_updates) if e.clip_updates else (updates, None)
-            sent = selection.sift(stream(e.seed, "sift", t), updates)
+            with clock:
+                gathered, sent = selection.gathers(), selection.sift(stream(e.seed, "sift", t), updates)
             outcome = Outcome(weights)
             if len(sent):
                 outcome = aggregation.combine(weights, sent, self._check_loss(t))
@@ -184,26 +187,31 @@ class Run:
             if len(sent) and not reason:
                 outcome, reason = served(server, weights, outcome, sent.buffers)
             if not reason:
-                outcome = replace(outcome, step=outcome.weights - weights)
-                selection.learn(updates, outcome)
+                outcome = replace(outcome, step=outcome.weights - weights, probed=drawn.ledger.probed)
+                with clock:
+                    selection.appraise(stream(e.seed, "appraise", t), weights, sent, self._check_loss(t))
+                    selection.learn(updates, outcome)
+                if sent.states is not None:
+                    self._keep_states(sent.node_ids, sent.states)
                 self.weights, self.round = outcome.weights, t
-            facts = Facts(t, drawn, returned, updates, broken, clipped, sent, outcome, answer, clock)
+            facts = Facts(t, drawn, returned, updates, broken, clipped, sent, outcome, answer, clock, gathered)
             self._untested = self._account(facts)
             if reason:
                 self._untested.diverged = reason
                 yield Work(weights, t)  # nothing is left to do: the round is completed like any other
                 return
         if self._untested:
-            yield Work(self.weights, e.rounds, test=self._chunks_due())
+            yield self._test_of(self.weights, e.rounds)
 
     def _draw(self, t: int) -> Generator[Work, Answer, Drawn]:
         """Draw S_t. An unanswered probe ends the draw; once answered, the same draw is repeated from its stream."""
         e, selection, seconds = self.experiment, self.strategy.selection, 0.0
         losses: dict[tuple[tuple[int, ...], int | None], NDArray[np.float64]] = {}
         while True:
-            ledger, clock = Ledger(e, self.nodes, t, self.weights.nbytes, losses), Clock()
+            ledger, clock = Ledger(e, self.nodes, t, self.weights.nbytes, losses, self._along), Clock()
             try:
-                nodes = possible_draw(selection, selection.draw(stream(e.seed, "draw", t), ledger), self.nodes.count)
+                drawn = selection.draw(stream(e.seed, "draw", t), ledger) if len(ledger.available) else ()
+                nodes = reachable(possible_draw(selection, drawn, self.nodes.count), ledger)
             except Unanswered as question:
                 ids, samples = question.node_ids, question.samples
                 seconds += clock.lap()
@@ -211,8 +219,26 @@ class Run:
                 seconds += sum(answer.seconds.values())
                 losses[ids, samples] = np.array([answer.losses[node] for node in ids])
                 continue
-            returning = [node for node in nodes if not _drops_out(e, t, node)]
+            returning = [node for node in nodes if not drops_out(e, t, node)]
             return Drawn(nodes, returning, ledger, seconds + clock.lap())
+
+    def _with_states(self, work: Work) -> Work:
+        """The work with what its nodes have kept, if nodes keep anything."""
+        if not self._vectors:
+            return work
+        return replace(work, states=self._states.of(work.train), shared=self.strategy.objective.broadcast())
+
+    def _keep_states(self, node_ids: tuple[int, ...], after: Rows) -> None:
+        objective, parameters = self.strategy.objective, self.nodes.parameters
+        if objective.keeps_states:
+            before = states_of(node_ids, self._states.of(node_ids), after.shape[1])
+            objective.learn(before[:, :parameters], after[:, :parameters])
+        self._states.keep(node_ids, after)
+
+    @property
+    def _along(self) -> int:
+        """Bytes that the objective sends with the model to each drawn node, and that come back with its update."""
+        return self.strategy.objective.sent_along * self.nodes.parameters * self.weights.itemsize
 
     def _check_loss(self, t: int) -> Callable[..., float]:
         """Check Loss for round t: its samples are the same for every model of the round."""
@@ -231,13 +257,16 @@ class Run:
 
     def _account(self, facts: Facts) -> Round:
         """The account of a round whose model has not been tested yet."""
-        t, drawn, returned, updates, broken, clipped, sent, outcome, answer, clock = facts
+        t, drawn, returned, updates, broken, clipped, sent, outcome, answer, clock, gathered = facts
         selection, centralised = self.strategy.selection, answer.centralised
+        if self.strategy.aggregation.over_the_air:  # neither bytes nor time for what the air adds up
+            returned = replace(returned, message_bytes=np.zeros(len(returned), dtype=np.int64))
         gradients = measure(updates, self.nodes)
         apart = divergence(outcome.weights, centralised) if centralised is not None else None
         phases = {"train": 0.0, "evaluate": 0.0, "transfer": 0.0, **answer.seconds}
         after = {"centralised": phases.pop("centralised")} if "centralised" in phases else {}
-        seconds = {"draw": drawn.seconds, **phases, "aggregate": clock.lap(), **after}
+        senders = _senders(selection, updates if gathered else sent, broken)
+        seconds = {"draw": drawn.seconds, **phases, "select": clock.within, "aggregate": clock.lap() - clock.within}
         return Round(
             number=t,
             lr=updates.lr,
@@ -252,23 +281,25 @@ class Run:
             notes={**outcome.notes, **selection.notes()},
             gradients=gradients,
             weight_divergence=apart,
-            costs=drawn.ledger.costs(selection, drawn.nodes, returned, _senders(selection, sent, broken)),
-            seconds=seconds,
+            costs=drawn.ledger.costs(selection, drawn.nodes, returned, senders),
+            seconds=seconds | after,
         )
 
-    def _chunks_due(self) -> tuple[int, ...]:
-        """The whole test set, if the model of the last round is to be tested."""
-        t = self.round
-        due = t % self.experiment.evaluate_every == 0 or t == self.experiment.rounds
-        return tuple(range(self.evaluator.test_chunks)) if due else ()
+    def _test_of(self, weights: Vector, t: int) -> Work:
+        """The whole test set, and nodes where metrics need them, if the model of the last round is to be tested."""
+        if self.round % self.experiment.evaluate_every and self.round != self.experiment.rounds:
+            return Work(weights, t)
+        per_node = any(metric.of == NODES for metric in self._metrics)
+        nodes = tuple(evenly_spaced(self.nodes.count, MOST_TESTED).tolist()) if per_node else ()
+        return Work(weights, t, test=tuple(range(self.evaluator.test_chunks)), own_tests=nodes)
 
     def _add_test(self, round: Round, answer: Answer) -> None:
         """Add the test result to a round, summed over chunks in float64 and in their order."""
         correct, loss = (float(total) / self.evaluator.test_size for total in np.add.reduce(answer.tested, axis=0))
         if math.isfinite(loss):
             round.accuracy, round.loss = None if math.isnan(correct) else correct, loss
-            if answer.confusion is not None:
-                round.notes |= measured(self.experiment.build_metrics(), answer.confusion)
+            own = np.array([answer.own_accuracies[node] for node in sorted(answer.own_accuracies)])
+            round.notes |= measured(self._metrics, {TEST_SET: answer.confusion, NODES: own})
             self.strategy.selection.hear(correct, loss)
         else:
             round.diverged = "the test loss is not finite"
@@ -287,30 +318,23 @@ class Facts(NamedTuple):
     outcome: Outcome
     answer: Answer
     clock: Clock
+    gathered: bool
+    """Whether every trained node sent its update, for the server to choose from."""
 
 
 def known_nodes(
-    experiment: Experiment, sizes: NDArray[np.int64], iid: NDArray[np.bool_], payload: int, buffers: int = 0
+    experiment: Experiment,
+    sizes: NDArray[np.int64],
+    iid: NDArray[np.bool_],
+    tensors: Tensors,
+    buffers: int = 0,
+    last_layer: tuple[int, int] | None = None,
 ) -> Nodes:
-    """What the server knows about the nodes before round 1; a model is `payload` bytes, with so many buffers in it."""
-    parameters = payload // np.dtype(np.float32).itemsize - buffers
-    return Nodes(sizes, iid, experiment.per_round, experiment.build_devices(sizes, payload), parameters)
-
-
-def possible_draw(selection: Selection, drawn: Any, count: int) -> list[int]:
-    """The drawn nodes in the order of their ids; refused if they are not distinct nodes of this population."""
-    try:
-        nodes = sorted(index(node) for node in drawn)
-    except TypeError:
-        raise refused(selection.draw, f"the draw returned {drawn!r:.100}; it must return node ids") from None
-    wrong = [node for node, after in zip(nodes, [*nodes[1:], count], strict=True) if not 0 <= node < min(after, count)]
-    if wrong:
-        problem = "twice" if 0 <= wrong[0] < count else "which does not exist"
-        raise refused(
-            selection.draw,
-            f"the draw returned node {wrong[0]}, {problem}; it must return distinct nodes between 0 and {count - 1}",
-        )
-    return nodes
+    """What the server knows about the nodes before round 1; `tensors` and so many averaged buffers make a model."""
+    e, parameters = experiment, sum(map(math.prod, tensors))
+    along = e.build_strategy().objective.sent_along * parameters + buffers
+    sent = e.build_compression().expected_bytes(tensors) + FLOAT * along
+    return Nodes(sizes, iid, e.per_round, devices_of(e, sizes, sent), parameters, last_layer, seed=e.seed)
 
 
 def _refuse_misshapen(strategy: Strategy, outcome: Outcome, weights: Vector) -> None:
@@ -322,9 +346,3 @@ def _refuse_misshapen(strategy: Strategy, outcome: Outcome, weights: Vector) -> 
 def _senders(selection: Selection, sent: Updates, broken: list[int]) -> list[int]:
     """The nodes that sent an update. Where nodes are chosen by their reports, a broken update is not asked for."""
     return [*sent.node_ids, *([] if selection.reports else broken)]
-
-
-def _drops_out(experiment: Experiment, round: int, node: int) -> bool:
-    """Whether a node drops out of a round. Simulated: the strategy only sees which nodes returned."""
-    q = experiment.drop_probability
-    return q > 0 and stream(experiment.seed, "drop out", round, node).random() < q

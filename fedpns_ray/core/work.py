@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpns_ray.core.interfaces import Updates, Vector
+from fedpns_ray.core.interfaces import NOTHING, Updates, Vector
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,16 @@ class Work:
     """Nodes to train from these weights."""
     test: tuple[int, ...] = ()
     """Chunks of the test set to test these weights on."""
+    own_tests: tuple[int, ...] = ()
+    """Nodes to test these weights on, each on its own data."""
     probe: tuple[int, ...] = ()
     """Nodes that report the loss of these weights on their own data."""
     probe_samples: int | None = None
     """Samples per probed node, redrawn each round; None: all of its samples."""
+    states: dict[int, Vector] = field(default_factory=dict)
+    """What nodes to train have kept since their last round; one without an entry has a state of zeros."""
+    shared: Vector = field(default_factory=lambda: NOTHING)
+    """What the server sends to every node to train beside the weights."""
     centralised: bool = False
     """Whether v_t is needed: where the centralised sequence (9) ends after a round that starts from these weights."""
 
@@ -47,6 +53,8 @@ class Answer:
     """Loss by node, for nodes that were probed."""
     confusion: NDArray[np.int64] | None = None
     """Labels and predictions of the chunks together, where metrics are measured (`core.metrics`)."""
+    own_accuracies: dict[int, float] = field(default_factory=dict)
+    """Accuracy by node, for nodes whose own data these weights were tested on."""
     centralised: Vector | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     """Time spent, by phase: train, evaluate, transfer, probe, centralised."""
@@ -71,24 +79,34 @@ def merged(shares: Sequence[Answer], seconds: float) -> Answer:
         tested=tested[order],
         confusion=sum(matrices[1:], start=matrices[0]) if matrices else None,
         losses={node: loss for share in shares for node, loss in share.losses.items()},
+        own_accuracies={node: right for share in shares for node, right in share.own_accuracies.items()},
         seconds={**busiest, "transfer": max(0.0, seconds - sum(busiest.values()))},
     )
+
+
+_COLUMNS = ("deltas", "losses", "sizes", "steps", "states", "message_bytes")
 
 
 def _merged_updates(parts: Sequence[Updates]) -> Updates:
     ids = [node for part in parts for node in part.node_ids]
     order = np.argsort(ids)
-    joined = {
-        key: np.concatenate([getattr(p, key) for p in parts])[order] for key in ("deltas", "losses", "sizes", "steps")
-    }
+    keys = [key for key in _COLUMNS if getattr(parts[0], key) is not None]
+    joined = {key: np.concatenate([getattr(p, key) for p in parts])[order] for key in keys}
     return Updates(node_ids=tuple(ids[k] for k in order), **joined, lr=parts[0].lr, buffers=parts[0].buffers)
 
 
 class Clock:
-    """A stopwatch: `lap` returns the seconds since the last lap."""
+    """A stopwatch: `lap` returns the seconds since the last lap; `within` is the time spent in `with` blocks so far."""
 
     def __init__(self) -> None:
-        self._last = time.perf_counter()
+        self._last = self._entered = time.perf_counter()
+        self.within = 0.0
+
+    def __enter__(self) -> None:
+        self._entered = time.perf_counter()
+
+    def __exit__(self, *error: object) -> None:
+        self.within += time.perf_counter() - self._entered
 
     def lap(self) -> float:
         before, self._last = self._last, time.perf_counter()

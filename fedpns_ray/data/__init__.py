@@ -57,14 +57,17 @@ def build_population(experiment: Experiment, samples: Samples | None = None) -> 
     e, dataset = experiment, experiment.build_dataset()
     sizes = node_sizes(stream(e.seed, "node sizes"), e.nodes, e.samples_per_node, e.size_spread)
     if isinstance(dataset, GeneratedDataset):
-        return with_label_noise(dataset.population(e.seed, sizes), e.seed, e.noisy_nodes, e.label_noise)
+        with blamed_on(e.user_packages):
+            made = dataset.population(e.seed, sizes)
+        return with_label_noise(made, e.seed, e.noisy_nodes, e.label_noise)
     partition = e.build_partition()
     samples = samples or _loaded(e, dataset)
     if partition.by_label and (samples.task == "regression" or samples.targets):
         allowed = f"it needs one label per sample, which dataset {e.dataset} does not have; use iid or natural"
         raise InputError("partition", e.partition, allowed)
     partition.check(samples.classes, e.samples_per_node)
-    held = partition.spread(stream(e.seed, "partition"), samples, sizes)
-    held = checked_holdings(held, e.nodes, len(samples.train_y))
+    with blamed_on(e.user_packages):
+        held = partition.spread(stream(e.seed, "partition"), samples, sizes)
+    held = checked_holdings(held, e.partition, e.nodes, len(samples.train_y))
     population = from_lists(samples, held, np.arange(e.nodes) < partition.iid_nodes(e.nodes))
     return with_label_noise(population, e.seed, e.noisy_nodes, e.label_noise)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpns_ray.core.metrics.metric import MOST_CLASSES
+from fedpns_ray.core.interfaces import Nodes
+from fedpns_ray.core.metrics.metric import MOST_CLASSES, TEST_SET
 from fedpns_ray.core.run import known_nodes
 from fedpns_ray.core.user_code import blamed_on
 from fedpns_ray.data.interfaces import MOST_HELD
@@ -22,7 +25,16 @@ if TYPE_CHECKING:
 
 def check_fits(experiment: Experiment, population: Population) -> None:
     """Raise an InputError if the model or the strategy cannot work with this population."""
-    from fedpns_ray.core.models import CohortModel, Fit, FlatModel, model_for, numbers_sent, refuse_unvectorisable
+    from fedpns_ray.core.models import (
+        CohortModel,
+        Fit,
+        FlatModel,
+        last_layer,
+        model_for,
+        numbers_sent,
+        parameter_shapes,
+        refuse_unvectorisable,
+    )
 
     if experiment.centralised and isinstance(getattr(population, "clean", population), GeneratedPopulation):
         allowed = f"it passes over all samples, which are held for at most {MOST_HELD} nodes of generated data"
@@ -30,24 +42,39 @@ def check_fits(experiment: Experiment, population: Population) -> None:
     samples = population.samples
     module = model_for(experiment, samples)
     fit = Fit.to(samples, experiment)
-    payload = 4 * numbers_sent(module, experiment.buffers)
+    tensors = parameter_shapes(module)
+    buffers = numbers_sent(module, experiment.buffers) - sum(map(math.prod, tensors))
     closed = fit.task.is_cross_entropy(fit.targets) and isinstance(module, CohortModel)
     if experiment.vectorize == "on" and not closed:
         refuse_unvectorisable(experiment.model, FlatModel(module, loss=fit.task.loss), samples.shape, fit)
     _refuse_unmeasurable(experiment, population)
     _refuse_single_samples(experiment, population, module, fit)
     with blamed_on(experiment.user_packages):
-        experiment.build_strategy().begin(known_nodes(experiment, population.sizes, population.iid, payload))
+        nodes = known_nodes(experiment, population.sizes, population.iid, tensors, buffers, last_layer(module))
+        experiment.build_strategy().begin(with_timetable(nodes, experiment, population))
+
+
+def with_timetable(nodes: Nodes, experiment: Experiment, population: Population) -> Nodes:
+    """The nodes with the timetable of the experiment's availability."""
+    availability, labels = experiment.build_availability(), None
+    if availability.needs_labels:
+        if population.samples.task == "regression" or len(population.described) < population.count:
+            problem = "needs the labels of every node, which these data do not have"
+            raise InputError("coupling", Shown("by-label"), problem=problem)
+        labels = population.histogram.argmax(axis=1)
+    return replace(nodes, timetable=availability.timetable(nodes, experiment.seed, labels))
 
 
 def _refuse_unmeasurable(experiment: Experiment, population: Population) -> None:
-    """Metrics that there is no confusion matrix for, or whose import path names no metric."""
-    if not experiment.build_metrics():
+    """Metrics that need labels, of which there are none or too many, or whose import path names no metric."""
+    metrics = experiment.build_metrics()
+    if not metrics:
         return
     if population.samples.task == "regression":
         allowed = f"dataset {experiment.dataset} is a regression, which has no labels"
         raise InputError("metrics", experiment.metrics, allowed)
-    if (classes := population.samples.classes) > MOST_CLASSES:
+    classes = population.samples.classes
+    if classes > MOST_CLASSES and any(metric.of == TEST_SET for metric in metrics):
         allowed = f"there are {classes} labels, and metrics are measured for at most {MOST_CLASSES:,}"
         raise InputError("metrics", experiment.metrics, allowed)
 

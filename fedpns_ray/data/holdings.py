@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpns_ray.errors import InputError
+from fedpns_ray.errors import InputError, Shown
 
 Positions = NDArray[np.int32] | NDArray[np.int64]
 CHUNK = 1_000_000
@@ -115,21 +115,29 @@ def listed(held: Sequence[Positions], samples: int) -> Holdings:
     return one_pile(cards, sizes)
 
 
-def checked_holdings(held: Sequence[Positions], nodes: int, samples: int) -> Holdings:
+def checked_holdings(held: Any, partition: str, nodes: int, samples: int) -> Holdings:
     """What a partition returned, as holdings; an InputError unless every node holds some of the samples that exist."""
     if isinstance(held, Holdings):
         return held
-    lists: list[NDArray[np.int64]] = [np.asarray(own) for own in held]
+    name = Shown(partition)
+    try:
+        lists: list[NDArray[np.int64]] = [np.asarray(own) for own in held]
+    except (TypeError, ValueError):
+        problem, allowed = f"returned an object of type {type(held).__name__}", "it must be one array per node"
+        raise InputError("partition", name, allowed, problem=problem) from None
     if len(lists) != nodes:
-        raise InputError("partition", problem=f"has {len(lists)} nodes instead of {nodes}")
+        raise InputError("partition", name, f"there must be {nodes}", problem=f"returned {len(lists)} nodes")
     for node, own in enumerate(lists):
+        if own.ndim != 1 or (len(own) and own.dtype.kind not in "iu"):
+            problem = f"gives node {node} an array of {own.dtype} of shape {own.shape}"
+            raise InputError("partition", name, "it must hold the positions of its samples", problem=problem)
         if not len(own):
-            raise InputError("partition", problem=f"node {node} holds no sample")
-        if own.ndim != 1 or own.dtype.kind not in "iu":
-            raise InputError("partition", problem=f"node {node} must hold whole numbers, the positions of its samples")
+            problem = f"leaves node {node} without a sample"
+            raise InputError("partition", name, "every node must hold at least one", problem=problem)
         if own.min() < 0 or own.max() >= samples:
             wrong = own[(own < 0) | (own >= samples)][0]
-            raise InputError("partition", problem=f"node {node} holds sample {wrong}, of 0 … {samples - 1}")
+            allowed = f"it must be from 0 to {samples - 1}"
+            raise InputError("partition", name, allowed, problem=f"gives node {node} the sample {wrong}")
     return listed(lists, samples)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -89,6 +90,7 @@ class Dataset(Part):
     """The partitions that it can be used with; empty: all that are not natural."""
     owners: ClassVar[bool] = False
     """Whether its samples may have owners (`Samples.train_node`): then natural partitions are possible, too."""
+    required: ClassVar[tuple[str, ...]] = ("load",)
 
     def load(self) -> Samples:
         """The samples; an InputError if they cannot be had."""
@@ -97,6 +99,11 @@ class Dataset(Part):
     def outline(self) -> Outline | None:
         """None if it is known only by loading."""
         return None
+
+    def bytes_held(self) -> int:
+        """What its samples take in memory; 0 if that is known only by loading."""
+        outline = self.outline()
+        return outline.samples * math.prod(outline.shape) if outline else 0
 
 
 MOST_HELD = 1_000
@@ -107,6 +114,7 @@ class GeneratedDataset(Dataset):
     """A data set that is made for its nodes: it decides itself who holds what."""
 
     partitions: ClassVar[tuple[str, ...]] = ("natural",)
+    required: ClassVar[tuple[str, ...]] = ("population",)
 
     def population(self, seed: int, sizes: NDArray[np.int64]) -> Population:
         """The population; `sizes` are the samples that nodes are asked to have."""
@@ -132,6 +140,7 @@ class Partition(Part):
     """What a node's samples cost beside the data set, while they are spread: their positions, as a list."""
     by_label: ClassVar[bool] = False
     """Whether it spreads samples by their label, so that each must have exactly one."""
+    required: ClassVar[tuple[str, ...]] = ("spread",)
 
     def check(self, classes: int, samples_per_node: int) -> None:
         """Raise an InputError for parameters that cannot work; called as early as the number of classes is known."""

@@ -6,11 +6,12 @@ import bz2
 import gzip
 import lzma
 import os
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from fedpns_ray.atomic_file import read_whole
+from fedpns_ray.atomic_file import read_whole, refuse_irregular
 from fedpns_ray.errors import InputError, one_line
 
 UNPACK: dict[str, Callable[[bytes], bytes]] = {
@@ -41,3 +42,13 @@ def content(copy: Path) -> bytes:
     except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
         problem = f"is damaged: it cannot be unpacked ({one_line(error)})"
         raise InputError("dataset", copy, hint=AGAIN, problem=problem) from None
+
+
+def bytes_of_arrays(path: Path) -> int:
+    """What the arrays of an .npz file take before compression, as it says itself; 0 if it cannot be read."""
+    try:
+        refuse_irregular(path.stat(), path)
+        with zipfile.ZipFile(path) as archive:
+            return sum(member.file_size for member in archive.infolist())
+    except (OSError, zipfile.BadZipFile):  # to load it says what is wrong
+        return 0

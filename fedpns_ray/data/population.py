@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedpns_ray.core.spacing import evenly_spaced
 from fedpns_ray.data.holdings import Holdings, Positions, listed
 from fedpns_ray.data.interfaces import Features, Samples
 
@@ -32,6 +33,10 @@ class Population:
     def own(self, node: int) -> Own:
         """A node's training samples."""
         raise NotImplementedError
+
+    def positions(self, node: int) -> Positions | None:
+        """Where in the training set a node's samples are; None if they are not there as the node has them."""
+        return None
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -80,9 +85,8 @@ class Population:
 
     @cached_property
     def q_dif(self) -> NDArray[np.float64]:
-        """Theorem 1: the L1 distance of a described node's label distribution from the population's."""
-        q = self.histogram.sum(axis=0) / self.histogram.sum()
-        return np.abs(self.histogram / self.sizes[self.described, None] - q).sum(axis=1)
+        """That of each described node."""
+        return q_dif(self.histogram)
 
     @cached_property
     def hellinger(self) -> NDArray[np.float64]:
@@ -119,6 +123,9 @@ class HeldPopulation(Population):
         return self.samples.train_x[at], self.samples.train_y[at]
 
     def held_by(self, node: int) -> Positions:
+        return self.held[node]
+
+    def positions(self, node: int) -> Positions:
         return self.held[node]
 
     @property
@@ -206,9 +213,10 @@ class Recipe:
         raise NotImplementedError
 
 
-def evenly_spaced(count: int, most: int) -> NDArray[np.int64]:
-    """At most so many nodes out of `count`, the first and the last among them."""
-    return np.arange(count) if count <= most else np.linspace(0, count - 1, most).round().astype(np.int64)
+def q_dif(histogram: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Theorem 1: the L1 distance of a node's label distribution from the population's, for each row."""
+    q = histogram.sum(axis=0) / histogram.sum()
+    return np.abs(histogram / histogram.sum(axis=1, keepdims=True) - q).sum(axis=1)
 
 
 def from_lists(samples: Samples, held: Sequence[Positions], iid: NDArray[np.bool_]) -> HeldPopulation:

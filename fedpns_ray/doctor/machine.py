@@ -10,6 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
+
 from fedpns_ray.data.sources import data_root
 from fedpns_ray.errors import one_line
 from fedpns_ray.experiment import Experiment
@@ -52,7 +54,7 @@ def _packages() -> list[Finding]:
 
 
 def _machine() -> Finding:
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    memory = psutil.virtual_memory().total / 2**30
     free = shutil.disk_usage(".").free / 2**30
     there = f"{memory:.0f} GiB memory ({unused() / 2**30:.1f} free)"
     return Finding(None, "machine", f"{os.cpu_count()} cores, {there}, {free:.0f} GiB disk free")

@@ -143,7 +143,8 @@ class StudyView:
             for name, state in list(self._states.items())
             if state in ("waiting", "running")
         ]
-        return max([sum(left) / self._packing.at_once, *left], default=0.0)
+        at_once = max(self._packing.at_once, list(self._states.values()).count("running"))  # more, if they are fused
+        return max([sum(left) / at_once, *left], default=0.0)
 
     def _time_left(self) -> str:
         left = self.seconds_left()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import errno
-import io
+import zipfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpns_ray.atomic_file import read_whole, replacing
+from fedpns_ray.atomic_file import opened, replacing
+from fedpns_ray.core.node_states import damage_of
 from fedpns_ray.core.run import State
 from fedpns_ray.records.file_names import CHECKPOINT, PREVIOUS
 from fedpns_ray.records.lines import Lines
+from fedpns_ray.validation import whole_number
 
 ROUND = "round"
 """The rounds that a checkpoint stands for."""
@@ -24,16 +27,51 @@ NUMBERS = "biuf"
 """Kinds of arrays that hold numbers."""
 
 
+class Archive(Mapping[str, NDArray[Any]]):
+    """The arrays of an .npz file. Each is read, and its checksum verified, when it is asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._keys = path, tuple[str, ...]()
+        with opened(path) as file:
+            if file is not None:
+                with np.load(file, allow_pickle=False) as arrays:
+                    self._keys = tuple(arrays.files)
+
+    def __getitem__(self, key: str) -> NDArray[Any]:
+        if key not in self._keys:
+            raise KeyError(key)
+        with opened(self._path) as file:
+            if file is None:
+                raise FileNotFoundError(errno.ENOENT, "it is gone", str(self._path))
+            with np.load(file, allow_pickle=False) as arrays:
+                found: NDArray[Any] = arrays[key]
+                return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+
 def write_checkpoint(folder: Path, state: State, records: str) -> None:
     """It is read back before it takes the place of the last one, which is kept as the previous one."""
     last = folder / CHECKPOINT
     with replacing(last) as partial:
-        np.savez(partial, **state, **{RECORDS: np.array(records)})  # type: ignore[arg-type]
+        with zipfile.ZipFile(partial, "w") as archive:  # one array at a time: together they may exceed the memory
+            for key in state:
+                _add(archive, key, state[key])
+            _add(archive, RECORDS, np.array(records))
         written, _ = read_checkpoint(partial)
-        if not all(key in written and _same(written[key], value) for key, value in state.items()):
+        if not all(key in written and _same(written[key], state[key]) for key in state):
             raise OSError(errno.EIO, "what was written is not what is read back", str(last))
         if last.is_file():
             last.replace(folder / PREVIOUS)
+
+
+def _add(archive: zipfile.ZipFile, key: str, array: NDArray[Any]) -> None:
+    with archive.open(f"{key}.npy", "w", force_zip64=True) as file:
+        np.lib.format.write_array(file, np.asarray(array), allow_pickle=False)
 
 
 def _same(one: NDArray[Any], other: NDArray[Any]) -> bool:
@@ -44,21 +82,24 @@ def _same(one: NDArray[Any], other: NDArray[Any]) -> bool:
 def read_checkpoint(path: Path) -> tuple[State, str]:
     """What it holds, and why it holds nothing: "" if there is no such file."""
     try:
-        content = read_whole(path)
-        if content is None:
-            return {}, ""
-        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            return {key: arrays[key] for key in arrays.files}, ""
+        return Archive(path), ""
     except Exception:  # a damaged archive may raise anything, from zipfile's own errors to a MemoryError
         return {}, "cannot be read"
 
 
-def flaw(state: State, needed: State, lines: Lines, exact: bool) -> str:
-    """Why a run cannot resume from a checkpoint; empty if it can.
+def flaw(state: State, needed: State, lines: Lines, exact: bool, nodes: int) -> str:
+    """Why a run of so many nodes cannot resume from a checkpoint; empty if it can.
 
     `needed` is what a checkpoint of this run holds before round 1. With `exact`, arrays must have the same shapes: the
     parts of users may keep some that grow.
     """
+    try:
+        return _flaw(state, needed, lines, exact) or damage_of(state, nodes)
+    except Exception:  # every array is read here: whatever damaged bytes make of it
+        return "cannot be read"
+
+
+def _flaw(state: State, needed: State, lines: Lines, exact: bool) -> str:
     if missing := sorted(set(needed) - set(state)):
         return f"lacks {missing[0]}"
     for key, value in needed.items():
@@ -84,8 +125,5 @@ def _vouched(records: str, lines: Lines) -> bool:
     count, _, chain = records.partition(" ")
     if not chain:
         return True
-    return count.isdigit() and 0 < int(count) <= len(lines.chains) and lines.chains[int(count) - 1] == chain
-
-
-def without_vouching(state: State) -> State:
-    return {key: value for key, value in state.items() if key != RECORDS}
+    number = whole_number(count) or 0
+    return 0 < number <= len(lines.chains) and lines.chains[number - 1] == chain

@@ -62,6 +62,8 @@ class Record(dict[str, Any]):
     bytes_down = Key["int | None"]()
     simulated_seconds = Key["float | None"]()
     """None without a device model."""
+    losses_asked = Key["int | None"]()
+    """How many losses nodes were asked for before the draw; recorded where that is not 0."""
     seconds = Key[float]()
     seconds_by_phase = Key["dict[str, float]"]()
     diverged = Key["str | None"]()
@@ -139,7 +141,9 @@ def _gradients(round: Round) -> dict[str, Any]:
 
 def _costs(round: Round) -> dict[str, Any]:
     costs = round.costs
-    traffic: dict[str, Any] = {Record.bytes_up: costs.bytes_up, Record.bytes_down: costs.bytes_down}
-    return (
-        traffic if costs.simulated_seconds is None else {**traffic, Record.simulated_seconds: costs.simulated_seconds}
-    )
+    found: dict[str, Any] = {Record.bytes_up: costs.bytes_up, Record.bytes_down: costs.bytes_down}
+    if costs.simulated_seconds is not None:
+        found[Record.simulated_seconds] = costs.simulated_seconds
+    if costs.losses_asked:
+        found[Record.losses_asked] = costs.losses_asked
+    return found

@@ -12,7 +12,6 @@ events.out.tfevents…  the same curves for TensorBoard
 from __future__ import annotations
 
 import errno
-import fcntl
 import logging
 import os
 import re
@@ -25,14 +24,15 @@ from typing import Any
 import safetensors.numpy
 
 from fedpns_ray.addresses import redacted
-from fedpns_ray.atomic_file import read_whole, refuse_irregular, write_whole
+from fedpns_ray.atomic_file import CAREFUL, NO_LINK, read_whole, refuse_irregular, write_whole
 from fedpns_ray.core.interfaces import Vector
 from fedpns_ray.core.quantity import Quantity
 from fedpns_ray.core.run import State
 from fedpns_ray.errors import InputError, Shown
 from fedpns_ray.experiment import Experiment
+from fedpns_ray.file_lock import hold
 from fedpns_ray.records import schema
-from fedpns_ray.records.checkpoint import ROUND, flaw, read_checkpoint, without_vouching, write_checkpoint
+from fedpns_ray.records.checkpoint import ROUND, flaw, read_checkpoint, write_checkpoint
 from fedpns_ray.records.code import made_with
 from fedpns_ray.records.curves import Curves
 from fedpns_ray.records.file_names import CHECKPOINT, CONFIG, PREVIOUS, ROUNDS, SCHEMA, SUMMARY, WEIGHTS
@@ -45,6 +45,8 @@ LOCK_PATIENCE = 20.0
 """Seconds for a writer that was just killed to release the folder."""
 
 GONE = "the folder is gone"
+LOCK = ".lock"
+"""Held by the process that writes the run."""
 
 logger = logging.getLogger(__name__)
 
@@ -110,6 +112,10 @@ class RunFolder:
         """What the records hold."""
         return schema.from_json(self._readable(SCHEMA), experiment)
 
+    def made_with(self) -> dict[str, Any]:
+        """Versions, code and hardware that the run was last opened with; empty if it does not say."""
+        return schema.made_with_of(self._readable(SCHEMA))
+
     def summary(self) -> Summary | None:
         """The summary; None if the run is not over, an InputError if the file is damaged."""
         content = self._content(SUMMARY)
@@ -124,6 +130,20 @@ class RunFolder:
         content = self._content(WEIGHTS)
         assert isinstance(content, bytes), "the weights are checked before they are read"
         return safetensors.numpy.load(content)["weights"]
+
+    def state_before(self, round: int, experiment: Experiment, needed: State) -> State:
+        """The latest checkpoint that was taken before a round began, if it is whole; empty if there is none.
+
+        `needed` is what a checkpoint of this run holds before round 1. Reads only.
+        """
+        lines = self.lines()
+        for name in (CHECKPOINT, PREVIOUS):
+            state, _ = read_checkpoint(self.path / name)
+            if not state or flaw(state, needed, lines, not experiment.user_packages, experiment.nodes):
+                continue
+            if int(state[ROUND]) < round:
+                return state
+        return {}
 
     def damage(self, lines: Lines | None = None) -> str | None:
         """How a run that is over differs from what its summary says; None if it does not, or is not over.
@@ -198,13 +218,14 @@ class RunFolder:
         told = summary is not None and (over is None or is_over(over, experiment.rounds))  # by who asked for the run
         if over and not lines.damage and (wrong := damage(over, lines, None, with_weights=False)):
             lines = Lines([], [], wrong)  # which of them is wrong is unknown
-        problems, found = [lines.damage], State()
+        problems = [lines.damage]
+        found: State = {}
         for name in (CHECKPOINT, PREVIOUS):
             state, problem = read_checkpoint(self.path / name)
             if state:
-                problem = flaw(state, needed, lines, exact=not experiment.user_packages)
+                problem = flaw(state, needed, lines, not experiment.user_packages, experiment.nodes)
             if state and not problem:
-                found = without_vouching(state)
+                found = state
                 break
             if problem:
                 problems.append(f"{name} {problem}")
@@ -226,11 +247,11 @@ class RunFolder:
 
     def break_lock(self) -> None:
         """Take the folder from a writer that is lost. If it comes back, it finds that it may no longer write."""
-        (self.path / ".lock").unlink(missing_ok=True)
+        (self.path / LOCK).unlink(missing_ok=True)
 
     def _refuse_if_taken(self) -> None:
         try:
-            ours = os.path.samestat(os.fstat(self._lock.fileno()), (self.path / ".lock").stat())
+            ours = os.path.samestat(os.fstat(self._lock.fileno()), (self.path / LOCK).stat())
         except FileNotFoundError:
             ours = False
         if not self.path.is_dir():
@@ -243,14 +264,13 @@ class RunFolder:
 
     def _take_lock(self) -> None:
         """One writer per folder."""
-        path = self.path / ".lock"
-        flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._lock = os.fdopen(os.open(path, flags, 0o666), "wb")
+        path = self.path / LOCK
+        self._lock = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | CAREFUL | NO_LINK, 0o666), "wb")
         refuse_irregular(os.fstat(self._lock.fileno()), path)
         deadline = time.monotonic() + LOCK_PATIENCE
         while True:
             try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                hold(self._lock)
                 return
             except BlockingIOError:
                 if time.monotonic() > deadline:

@@ -69,17 +69,22 @@ def to_json(quantities: Iterable[Quantity], made_with: Mapping[str, str | None] 
     return json.dumps(content | ({MADE_WITH: made_with} if made_with else {}), indent=1).encode() + b"\n"
 
 
-def differences(content: bytes | None, made_with: Mapping[str, str | None]) -> list[str]:
-    """`torch was 2.12.0, is 2.13.0`: how a folder was made with something else; older folders do not say."""
+def made_with_of(content: bytes | None) -> dict[str, Any]:
+    """What a folder was made with; empty for older ones, which do not say."""
     found = parsed(content or b"")
     before = found.get(MADE_WITH) if isinstance(found, dict) else None
-    if not isinstance(before, dict):
-        return []
-    return [
-        f"{name} was {_short(before[name])}, is {_short(now)}"
-        for name, now in made_with.items()
-        if name in before and before[name] != now
-    ]
+    return before if isinstance(before, dict) else {}
+
+
+def differences(content: bytes | None, made_with: Mapping[str, str | None]) -> list[str]:
+    """`torch was 2.12.0, is 2.13.0`: how a folder was made with something else."""
+    return [f"{name} was {before}, is {now}" for name, before, now in changes(made_with_of(content), made_with)]
+
+
+def changes(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """What two folders were made with and is not the same: its name, and both values, in short."""
+    names = [name for name in other if name in one and one[name] != other[name]]
+    return [(name, _short(one[name]), _short(other[name])) for name in names]
 
 
 def _short(value: object) -> str:

@@ -10,8 +10,7 @@ import os
 import posixpath
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as NoAnswer
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +21,7 @@ from pyarrow import ArrowException, fs
 from fedpns_ray.addresses import reason, redacted
 from fedpns_ray.atomic_file import read_whole, write_whole
 from fedpns_ray.errors import InputError, Shown, one_line
-from fedpns_ray.records.file_names import CHECKPOINT, PREVIOUS, STUDY, SUMMARY
+from fedpns_ray.records.file_names import ALIVE, CHECKPOINT, OWNER, PREVIOUS, STUDY, SUMMARY
 
 VOUCHING = (PREVIOUS, CHECKPOINT, SUMMARY)
 """Files that vouch for others are copied after them."""
@@ -74,11 +73,11 @@ class Storage:
                 return ask()
             answer: Future[T] = Future()
             threading.Thread(target=_settle, args=(answer, ask), daemon=True).start()
-            return answer.result(ANSWERED_WITHIN)
+            if not wait([answer], ANSWERED_WITHIN).done:
+                raise InputError("out", self, problem=f"did not answer within {ANSWERED_WITHIN:.0f} s")
+            return answer.result(0)
         except (FileNotFoundError, NotADirectoryError, InputError):
             raise
-        except NoAnswer:
-            raise InputError("out", self, problem=f"did not answer within {ANSWERED_WITHIN:.0f} s") from None
         except Exception as error:
             if self.path and not isinstance(error, OSError):
                 raise
@@ -167,24 +166,30 @@ class Storage:
             return []
 
     def pull(self, folder: str, to: Path) -> None:
-        """Copy a folder's files to this machine."""
+        """Copy a folder's files to this machine, without the claim on it."""
         to.mkdir(parents=True, exist_ok=True)
         for name in self.names(folder):
+            if name == OWNER:
+                continue
             content = self.read(f"{folder}/{name}")
             if content is not None:
                 (to / name).write_bytes(content)
 
-    def push(self, folder: str, source: Path) -> None:
-        """Copy files from this machine, those that vouch for others last, so that readers never find them too early."""
+    def push(self, folder: str, source: Path, before_each: Callable[[], None] = lambda: None) -> None:
+        """Copy files from this machine, those that vouch for others last, so that readers never find them too early.
+
+        `before_each` is called before every file; if it raises, nothing more is copied.
+        """
         names = [path.name for path in source.iterdir() if path.is_file() and not path.name.startswith(".")]
         for name in sorted(names, key=lambda name: VOUCHING.index(name) if name in VOUCHING else -1):
+            before_each()
             self.write(f"{folder}/{name}", (source / name).read_bytes())
 
     def check(self) -> None:
         """Refuse a place that cannot be written to, or that holds something else."""
         if self.path and os.path.lexists(self.path) and not self.path.is_dir():
             raise InputError("out", self, problem="is a file", hint="name a folder")
-        there = self.names()
+        there = [name for name in self.names() if name != OWNER and not name.startswith(ALIVE)]
         if there and STUDY not in there:
             raise InputError("out", self, problem="is not empty and holds no study", hint="name a new folder")
 

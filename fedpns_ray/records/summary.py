@@ -58,6 +58,8 @@ class Summary(dict[str, Any]):
     device = Key["str | None"]()
     gpu = Key["str | None"]()
     cpu = Key["str | None"]()
+    training = Key["str | None"]()
+    """How nodes were trained: one by one, or in cohorts (of so many rows). None in older summaries."""
     code = Key["dict[str, str | None] | None"]()
     """The commit, and the digest of the package's sources."""
     versions = Key["dict[str, str]"]()

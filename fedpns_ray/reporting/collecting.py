@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from fedpns_ray.errors import InputError
-from fedpns_ray.experiment import Experiment, folder_name
+from fedpns_ray.experiment import Experiment
+from fedpns_ray.naming import folder_name
 from fedpns_ray.records.file_names import COMMANDS, CONFIG, STUDY, TRIALS
 from fedpns_ray.records.storage import Storage
 from fedpns_ray.registry import KINDS
@@ -173,10 +175,14 @@ def _matched(own: Study | None, found: dict[str, Run]) -> dict[str, Trial]:
     for trial in own.trials if own else ():
         name = trial.name
         if name not in found and not trial.experiment.imported:
-            agreeing = (run for run, it in found.items() if trial.experiment.agrees_with(it.experiment))
+            agreeing = (run for run, it in found.items() if _agree(trial, it.experiment))
             name = next(agreeing, name)
         matched[name] = trial
     return matched
+
+
+def _agree(trial: Trial, experiment: Experiment) -> bool:
+    return trial.experiment.agrees_with(experiment, trial.settings)
 
 
 def _axes(experiments: Sequence[Experiment]) -> list[str]:
@@ -189,7 +195,16 @@ def _axes(experiments: Sequence[Experiment]) -> list[str]:
         values = {str(own.get(key)) for own in settings} if key in KINDS else {str(a[key]) for a in whole if key in a}
         if len(values) > 1:
             kept.append(key)
-    return kept
+    return [key for key in kept if key in KINDS or not _follows(key, whole)]
+
+
+def _follows(key: str, whole: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a setting that only some runs have follows from their strategy, as FedAdam's `server.lr` does."""
+    values: dict[str, set[str]] = {}
+    for own in whole:
+        if key in own:
+            values.setdefault(str(own.get("strategy")), set()).add(str(own[key]))
+    return sum(key in own for own in whole) < len(whole) and all(len(some) == 1 for some in values.values())
 
 
 def _missing(asked: set[str], found: dict[str, Run]) -> list[str]:

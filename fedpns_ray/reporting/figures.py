@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import textwrap
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,34 +13,22 @@ import pandas as pd
 
 from fedpns_ray.atomic_file import replacing
 from fedpns_ray.errors import InputError
-from fedpns_ray.experiment import setting_name
-from fedpns_ray.records.record import CORE, FATES, Record
+from fedpns_ray.naming import setting_name
+from fedpns_ray.records.record import FATES, Record
 from fedpns_ray.records.summary import counts
-from fedpns_ray.reporting.canvas import bare
+from fedpns_ray.reporting.canvas import COLUMN, PAGE, STYLE, bare
 from fedpns_ray.reporting.canvas import panels as panels_of
 from fedpns_ray.reporting.collecting import Gathered
-from fedpns_ray.reporting.colours import COLOURS
-from fedpns_ray.reporting.curves import Look, draw_mean, draw_published, finish, label_of, line_axes, study_figure
-from fedpns_ray.reporting.published import Panel, figures, published, triples
+from fedpns_ray.reporting.curves import Sheet, line_axes, study_figure
+from fedpns_ray.reporting.names import in_words, proper
+from fedpns_ray.reporting.palette import Look, looks
+from fedpns_ray.reporting.paper_figures import Triples, draw_triples, paper_figure
+from fedpns_ray.reporting.published import figures
 from fedpns_ray.reporting.tables import table
 from fedpns_ray.reporting.targets import marked, refuse_foreign
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-COLUMN, PAGE = 3.5, 7.16
-"""Inches: one column of a two-column paper, and both."""
-STYLE = {
-    "font.size": 7.5, "axes.titlesize": 7.5, "axes.labelsize": 7.5, "legend.fontsize": 7.5, "xtick.labelsize": 6.5,
-    "ytick.labelsize": 6.5, "axes.linewidth": 0.6, "figure.titlesize": 8.5, "pdf.fonttype": 42,
-    "lines.linewidth": 0.9,
-}  # fmt: skip
-"""Type 42: glyphs are embedded as a font, so text can be searched and is never a picture."""
-PAPER_COLOURS = {
-    "FedPNS": COLOURS[0], "Optimal Aggregation": COLOURS[0], "FedAvg": COLOURS[1], "BN2": COLOURS[2],
-    "i.i.d.": COLOURS[5], "non-i.i.d.": COLOURS[3],
-}  # fmt: skip
-FATE_COLOURS = ("#b9d4e6", "#E69F00", "#D55E00")
 
 
 def write_figures(gathered: Gathered, folder: Path) -> list[Path]:
@@ -55,7 +42,7 @@ def write_figures(gathered: Gathered, folder: Path) -> list[Path]:
     with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
         for name, draw in _possible(gathered).items():
             figure = draw(gathered)
-            if gathered.label and name != "curves":  # whose title says it
+            if gathered.label and not name.startswith("curves"):  # whose title says it
                 figure.supxlabel(gathered.label, fontsize=STYLE["xtick.labelsize"])
             for ending in ("pdf", "png"):
                 path = folder / f"{name}.{ending}"
@@ -75,8 +62,9 @@ def _possible(gathered: Gathered) -> dict[str, Callable[[Gathered], Figure]]:
     for name, panels in figures().items():
         held = [[setting_name(experiment) in ours for _, experiment, _ in panel.curves] for panel in panels]
         if any(all(panel) for panel in held) and 2 * sum(map(sum, held)) >= sum(map(len, held)):
-            found[name.replace("fig", "figure")] = partial(paper_figure, panels=panels, below=name == "fig1")
-    found["curves"] = _curves
+            found[name.replace("fig", "figure")] = partial(_of_the_paper, name=name)
+    found["curves"] = partial(_curves, sheet=Sheet(PAGE, 4, title=False))
+    found["curves-column"] = partial(_curves, sheet=Sheet(COLUMN, 2, title=False))
     if any(done[f"rounds_to_{target:g}"].notna().any() for target in gathered.study.targets):
         found["rounds-to-target"] = rounds_to_target
     if {"alpha", "beta"} <= set(gathered.study.axes):
@@ -86,127 +74,69 @@ def _possible(gathered: Gathered) -> dict[str, Callable[[Gathered], Figure]]:
     return found
 
 
-# --- the paper's figures ---------------------------------------------------------------------------------------------
-
-
-def paper_figure(gathered: Gathered, panels: list[Panel], below: bool) -> Figure:
-    """A figure in the paper's own arrangement: our curves with bands, the published ones lighter and dashed.
-
-    `below`: with the triples under it (Figure 1).
-    """
-    down, across = max(p.row for p in panels) + 1 + below, max(p.column for p in panels) + 1
-    size = COLUMN if across == 1 else PAGE, (1.9 if across < 3 else 1.45) * down + 0.45
-    figure, axes = panels_of(down, across, size)
-    names = list(dict.fromkeys(curve for panel in panels for curve, _, _ in panel.curves))
-    spare = iter([colour for colour in COLOURS if colour != PAPER_COLOURS["FedAvg"]])
-    looks = {curve: Look(PAPER_COLOURS.get(curve) or next(spare)) for curve in names}
-    for panel in panels:
-        axis = axes[panel.row, panel.column]
-        _draw_panel(axis, gathered, panel, looks)
-        title = panel.title.replace(", ", "\n" if across > 3 else ", ", 1) if across > 1 else ""
-        label = CORE[Record.test_loss].title if panel.curves[0][2] == Record.test_loss else panel.quantity
-        axis.set(title=title, xlabel="round", ylabel=label if panel.column == 0 else "")
-    if below:
-        _draw_triples(axes[-1, 0], gathered, "optimal-aggregation", with_paper=True)
-    _paper_legend(figure, looks, 3 if across == 1 else 7)
-    return figure
-
-
-def _draw_panel(axis: Any, gathered: Gathered, panel: Panel, looks: dict[str, Look]) -> None:
-    results, last = gathered.results, 0
-    curves = results.curves[results.curves["trial"].isin(results.done["trial"])]
-    for curve, experiment, key in panel.curves:
-        mine = curves[curves["setting"] == setting_name(experiment)]
-        last = draw_mean(axis, mine, CORE[key], looks[curve])
-        draw_published(axis, experiment, CORE[key], looks[curve], last or 10**9)
-    finish(axis)
-    axis.set_ylim(bottom=_floor(panel, last, axis.get_ylim()[0]))
-
-
-def _paper_legend(figure: Figure, looks: dict[str, Look], most: int) -> None:
-    from matplotlib.lines import Line2D
-
-    handles = [Line2D([], [], color=look.colour, label=curve) for curve, look in looks.items()]
-    handles.append(Line2D([], [], color="grey", linestyle="--", linewidth=1, alpha=0.7, label="published"))
-    figure.legend(handles=handles, loc="outside upper center", ncols=min(len(handles), most), frameon=False)
-
-
-def _floor(panel: Panel, last: int, lowest: float) -> float:
-    """Where the axis starts. Accuracies start where the paper's do: the last few points matter, not the climb."""
-    curves = [published(experiment, key) for _, experiment, key in panel.curves if key == Record.test_accuracy]
-    shown = [curve[curve.index <= (last or 10**9)].min() for curve in curves if curve is not None]
-    return max(lowest, 100 * min(shown) - 2) if shown and not np.isnan(shown).any() else lowest
-
-
-def _draw_triples(axis: Any, gathered: Gathered, strategy: str, with_paper: bool) -> None:
-    """Draw how often each node was drawn, labelled and excluded: the mean over seeds of a strategy's first setting."""
-    runs = [run for run in gathered.runs if run.finished and run.experiment.strategy == strategy]
-    first = runs[0].experiment
-    runs = [run for run in runs if run.experiment.but(seed=first.seed).settings() == first.settings()]
-    nodes = np.arange(runs[0].experiment.nodes)
-    paper = triples() if with_paper else None
-    for fate, colour in zip(FATES, FATE_COLOURS, strict=True):
-        found = [counts(run.summary, fate, len(nodes)) for run in runs if run.summary]
-        times = np.mean([each for each in found if each is not None], axis=0)
-        axis.bar(nodes, times, color=colour, width=0.9, label=fate)
-        if paper is not None:
-            axis.plot(paper.index, paper[fate], ".", color="black", markersize=2, alpha=0.6)
-    if runs[0].iid_nodes:
-        axis.axvline(runs[0].iid_nodes - 0.5, color="black", linewidth=0.6)
-    dots = "; dots: published, one run" if with_paper else ""
-    axis.set(xlabel=f"node (left of the line: i.i.d.){dots}", ylabel="times")
-    axis.yaxis.get_major_locator().set_params(integer=True)
-    axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
-    bare(axis)
+def _of_the_paper(gathered: Gathered, name: str) -> Figure:
+    below = triples_of(gathered, "optimal-aggregation") if name == "fig1" else None
+    return paper_figure(gathered.results, figures()[name], below)
 
 
 # --- any study -------------------------------------------------------------------------------------------------------
 
 
-def _curves(gathered: Gathered) -> Figure:
-    figure = study_figure(gathered.results)
-    scale = min(1.0, PAGE / figure.get_figwidth())
-    width, height = figure.get_size_inches()
-    figure.set_size_inches((width * scale, height * max(scale, 0.62)))
-    if scale < 0.7:
-        for axis in figure.axes:  # break between settings, not within one
-            settings = [setting.replace(" ", "\N{NO-BREAK SPACE}") for setting in axis.get_title().split(", ")]
-            axis.set_title(textwrap.fill(", ".join(settings), 15))
-    return figure
+def _curves(gathered: Gathered, sheet: Sheet) -> Figure:
+    return study_figure(gathered.results, sheet)
 
 
 def rounds_to_target(gathered: Gathered) -> Figure:
-    """Bars: the mean over the seeds that reached a target; if not all did, their number is above the bar."""
+    """Bars: the mean over the seeds that reached a target, its interval for three or more; above: how many did."""
     from matplotlib.patches import Patch
 
-    study = gathered.study
-    rows = table(gathered.results, gathered.trials)
+    study, rows = gathered.study, table(gathered.results, gathered.trials)
     lines, records = line_axes(study), rows.to_dict("records")
-    panel_axes = [axis for axis in study.axes if axis not in lines]
-    places = list(dict.fromkeys(label_of(row, panel_axes) for row in records))
-    names = list(dict.fromkeys(label_of(row, lines) for row in records))
+    others = [axis for axis in study.axes if axis not in lines]
+    places = list(dict.fromkeys(in_words(row, others, symbols=True) for row in records))
+    names = {in_words(row, lines): in_words(row, lines, symbols=True) for row in records}
     targets = [target for target in study.targets if rows[f"reached_{target:g}"].sum()]
-    size = COLUMN if len(places) < 5 else PAGE, 1.9 * len(targets) + 0.6
-    figure, axes = panels_of(len(targets), 1, size)
-    by_place = {(label_of(row, panel_axes), label_of(row, lines)): row for row in records}
+    alone, look = len(places) == 1, looks(names)
+    wide = len(places) * len(names) > 8
+    figure, axes = panels_of(len(targets), 1, (PAGE if wide else COLUMN, 1.9 * len(targets) + 0.6))
+    by_place = {(in_words(row, others, symbols=True), in_words(row, lines)): row for row in records}
     for axis, target in zip(axes[:, 0], targets, strict=True):
         for (x, place), (k, name) in itertools.product(enumerate(places), enumerate(names)):
             row, width = by_place.get((place, name)), 0.8 / len(names)
             if row and row[f"reached_{target:g}"]:
-                _bar(axis, row, target, x + (k - (len(names) - 1) / 2) * width, width, COLOURS[k % len(COLOURS)])
-        axis.set(ylabel=f"rounds to {target:.0%}", xticks=range(len(places)), xlim=(-0.6, len(places) - 0.4))
-        axis.set_xticklabels([place.replace(", ", "\n") for place in places])
+                at = (k, 0.8) if alone else (x + (k - (len(names) - 1) / 2) * width, width)
+                _bar(axis, row, target, at, look[name], HATCHES[k % len(HATCHES)])
+        ticks = list(names.values()) if alone else [place.replace(", ", "\n") for place in places]
+        axis.set(ylabel=f"rounds to {target:.0%}", xticks=range(len(ticks)), xlim=(-0.6, len(ticks) - 0.4))
+        axis.set_xticklabels(ticks, rotation=35 if len(ticks) > 6 else 0, ha="right" if len(ticks) > 6 else "center")
+        axis.set_ylim(bottom=0)
         bare(axis)
-    handles = [Patch(color=colour, label=name) for name, colour in zip(names, itertools.cycle(COLOURS), strict=False)]
-    figure.legend(handles=handles, loc="outside upper center", ncols=min(4, len(handles)), frameon=False)
+    if not alone:
+        handles = [
+            Patch(facecolor=look[name].colour, edgecolor="white", hatch=HATCHES[k % len(HATCHES)], label=shown)
+            for k, (name, shown) in enumerate(names.items())
+        ]
+        figure.legend(handles=handles, loc="outside upper center", ncols=min(4, len(handles)), frameon=False)
     return figure
 
 
-def _bar(axis: Any, row: dict[Any, Any], target: float, x: float, width: float, colour: str) -> None:
-    height, reached = row[f"rounds_to_{target:g}"], row[f"reached_{target:g}"]
-    axis.bar(x, height, width * 0.92, color=colour)
+HATCHES = ("", "////", "....", "xxxx", "----", "\\\\\\\\")
+"""They tell bars apart in greyscale."""
+
+
+def _bar(axis: Any, row: dict[Any, Any], target: float, at: tuple[float, float], look: Look, hatch: str) -> None:
+    """`at`: the middle of the bar, and its width."""
+    key, reached = f"rounds_to_{target:g}", row[f"reached_{target:g}"]
+    height, half = row[key], row[f"{key}_interval"]
+    axis.bar(at[0], height, at[1] * 0.92, color=look.colour, hatch=hatch, edgecolor="white", linewidth=0.4)
+    top = height
+    if reached > 2:
+        below = min(half, height)  # there are no negative rounds
+        style = {"ecolor": "black", "elinewidth": 0.7, "capsize": 2}
+        axis.errorbar(at[0], height, yerr=[[below], [half]], fmt="none", **style)
+        top = height + half
     if reached < row["seeds"]:
-        axis.text(x, height, f"{reached}/{row['seeds']}", ha="center", va="bottom", fontsize=5.5)
+        axis.text(at[0], top, f"{reached}/{row['seeds']}", ha="center", va="bottom", fontsize=5.5)
 
 
 def alpha_beta(gathered: Gathered) -> Figure:
@@ -215,7 +145,7 @@ def alpha_beta(gathered: Gathered) -> Figure:
     others = [axis for axis in gathered.study.axes if axis not in ("alpha", "beta", "strategy")]
     groups: dict[str, list[dict[Any, Any]]] = {}
     for row in rows.to_dict("records"):
-        groups.setdefault(label_of(row, others), []).append(row)
+        groups.setdefault(in_words(row, others, symbols=True), []).append(row)
     across = min(len(groups), 3)
     down = -(-len(groups) // across)
     figure, axes = panels_of(down, across, (COLUMN if across == 1 else PAGE, 2.1 * down + 0.3))
@@ -245,6 +175,16 @@ def node_triples(gathered: Gathered) -> Figure:
     strategies = list(dict.fromkeys(labelling))
     figure, axes = panels_of(len(strategies), 1, (COLUMN, 2.1 * len(strategies)))
     for axis, strategy in zip(axes[:, 0], strategies, strict=True):
-        _draw_triples(axis, gathered, strategy, with_paper=False)
-        axis.set_title(strategy, loc="left")
+        draw_triples(axis, triples_of(gathered, strategy))
+        axis.set_title(proper(strategy), loc="left")
     return figure
+
+
+def triples_of(gathered: Gathered, strategy: str) -> Triples:
+    """How often each node was drawn, labelled and excluded: the mean over seeds of a strategy's first setting."""
+    runs = [run for run in gathered.runs if run.finished and run.experiment.strategy == strategy]
+    first = runs[0].experiment
+    runs = [run for run in runs if run.experiment.but(seed=first.seed).settings() == first.settings()]
+    found = {fate: [counts(run.summary, fate, first.nodes) for run in runs if run.summary] for fate in FATES}
+    means = {fate: np.mean([one for one in each if one is not None], axis=0) for fate, each in found.items()}
+    return Triples(means, runs[0].iid_nodes)

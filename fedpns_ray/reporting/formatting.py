@@ -8,7 +8,7 @@ import pandas as pd
 
 from fedpns_ray.core.quantity import Quantity
 from fedpns_ray.records.record import CORE, COSTS, Record
-from fedpns_ray.reporting.tables import Results, columns_of
+from fedpns_ray.reporting.tables import Results, columns_of, judged_by
 
 ACCURACY = CORE[Record.test_accuracy]
 
@@ -27,14 +27,14 @@ def formatted(rows: pd.DataFrame, results: Results) -> tuple[list[str], list[lis
     columns: dict[str, list[str]] = {key: [_plain(value) for value in rows[key]] for key in study.axes}
     columns["seeds"] = [str(count) for count in rows["seeds"]]
     columns["diverged"] = [str(count) if count else "-" for count in rows["diverged"]]
-    declared = {quantity.key: quantity for quantity in (*results.shown, ACCURACY)}
-    for key in columns_of(study):
-        scale, form = _form(declared[key])
+    declared = {quantity.key: quantity for quantity in (*results.shown, ACCURACY, judged_by(results.done))}
+    for key in columns_of(study, results.done):
+        scale, form = form_of(declared[key])
         ours = [_with_interval(scale * value, scale * half, form) for value, half in _pairs(rows, key)]
         paper = [_number(value if value is None else scale * value, form) for value in rows[f"{key}_published"]]
         _add(columns, f"final {declared[key].title.removeprefix('test ')}", ours, paper)
     against = ", ".join(str(value) for value in study.baseline.values())
-    scale, form = _form(ACCURACY)
+    scale, form = form_of(judged_by(results.done))
     columns[f"minus {against}"] = [
         _with_interval(scale * value, scale * half, form, "+") for value, half in _pairs(rows, "difference")
     ]
@@ -51,7 +51,7 @@ def formatted(rows: pd.DataFrame, results: Results) -> tuple[list[str], list[lis
     return list(kept), [list(cells) for cells in zip(*kept.values(), strict=True)]
 
 
-def _form(quantity: Quantity) -> tuple[float, str]:
+def form_of(quantity: Quantity) -> tuple[float, str]:
     """The factor by which a quantity is multiplied, and the format in which it is shown."""
     return quantity.scale, ".2f" if quantity.unit == "%" else ".4f"
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 import html
-import itertools
 import json
 import shlex
 from collections.abc import Iterable, Sequence
@@ -16,26 +15,30 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from fedpns_ray import __version__
 from fedpns_ray.atomic_file import write_whole
 from fedpns_ray.core.quantity import Quantity
-from fedpns_ray.experiment import Experiment, setting_name
+from fedpns_ray.experiment import Experiment
+from fedpns_ray.naming import setting_name
 from fedpns_ray.records.file_names import CONFIG, STUDY
 from fedpns_ray.records.record import Record
-from fedpns_ray.records.summary import LAST
 from fedpns_ray.reporting.collecting import Gathered
-from fedpns_ray.reporting.colours import COLOURS
-from fedpns_ray.reporting.curves import BANDS, label_of, line_axes
-from fedpns_ray.reporting.formatting import formatted
+from fedpns_ray.reporting.curves import BANDS, line_axes
+from fedpns_ray.reporting.judgement import judged
+from fedpns_ray.reporting.names import BARE, SYMBOLS, in_words, meaning
+from fedpns_ray.reporting.page_tables import pairs_table, results_table, runs_table, shown_value
+from fedpns_ray.reporting.palette import FATES as FATE_COLOURS
+from fedpns_ray.reporting.palette import looks
+from fedpns_ray.reporting.report_card import card_section, report_card
 from fedpns_ray.reporting.runs import Run
-from fedpns_ray.reporting.selection_map import chosen, populations, selection
+from fedpns_ray.reporting.selection_map import FATE_NAMES, chosen, populations, selection
+from fedpns_ray.reporting.selection_means import selection_means
 from fedpns_ray.reporting.series import (
-    SECONDS,
     THEORY,
     Series,
+    bounds,
     compact,
     compacted,
     published_series,
@@ -44,9 +47,19 @@ from fedpns_ray.reporting.series import (
 )
 from fedpns_ray.reporting.tables import table
 from fedpns_ray.reporting.targets import refuse_foreign
+from fedpns_ray.reporting.verdict import FEW, verdict
 
-DASHES = ("solid", "dash", "dashdot")
-"""Styles for when there are more lines than colours."""
+SCRIPTS = (
+    "page.js",
+    "page_take.js",
+    "page_tables.js",
+    "page_curves.js",
+    "page_selection.js",
+    "page_run.js",
+    "page_theory.js",
+    "page_end.js",
+)
+"""The parts of the page's script, in their order."""
 SINGLES = (Record.test_accuracy, Record.test_loss)
 """Quantities whose individual runs can be shown."""
 
@@ -64,8 +77,9 @@ def page(gathered: Gathered, command: str) -> str:
         "title": html.escape(" - ".join(filter(None, [gathered.study.title, gathered.label]))),
         "css": _own("page.css"),
         "data": embedded(page_data(gathered, command)),
+        "card": card_section(report_card(gathered.results.trials, gathered.study.axes)),
         "plotly": get_plotlyjs(),
-        "script": _own("page.js"),
+        "script": "\n".join(map(_own, SCRIPTS)),
     }
     parts = _own("page.html").split("%%")  # text, name, text, name, …
     return "".join(content[part] if k % 2 else part for k, part in enumerate(parts))
@@ -90,30 +104,69 @@ def page_data(gathered: Gathered, command: str) -> dict[str, Any]:
     measured = {id(run): run_series(run) for run in gathered.runs}
     quantities = quantities_of(gathered.runs)
     settings = [_setting(gathered, group, measured, quantities) for group in groups.values()]
-    looks = zip(dict.fromkeys(s["line"] for s in settings), itertools.cycle(itertools.product(DASHES, COLOURS)))
     shown, left_out = chosen(groups.values())
     held, no_data = populations(shown)
+    means = [selection_means(group, k) for k, group in enumerate(groups.values())]
     return {
         "title": study.title,
         "standing": gathered.label,
+        "answers": _answers(gathered),
+        "warning": _warning(settings),
         "made": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         "version": __version__,
         "notes": [*notes, *filter(None, [left_out]), *no_data],
         "axes": study.axes,
+        "glossary": [
+            {"name": _spelled(axis), "meaning": what}
+            for axis in study.axes
+            if axis not in BARE and (what := meaning(axis))
+        ],
         "titles": {quantity.key: quantity.label for quantity in quantities},
-        "percent": [quantity.key for quantity in quantities if quantity.unit == "%"],
+        "units": {quantity.key: quantity.unit for quantity in quantities if quantity.unit},
+        "bounds": {quantity.key: bounds(quantity) for quantity in quantities},
         "theory": THEORY,
         "bands": len({s["line"] for s in settings}) <= BANDS,
-        "lines": [{"label": label, "colour": colour, "dash": dash} for label, (dash, colour) in looks],
+        "lines": [
+            {"label": name, "colour": look.colour, "dark": look.on_dark, "dash": look.dash}
+            for name, look in looks(setting["line"] for setting in settings).items()
+        ],
         "settings": settings,
         "runs": [_run(run, k, measured[id(run)]) for k, group in enumerate(groups.values()) for run in group],
-        "table": _table(gathered),
+        "table": results_table(gathered),
+        "single": runs_table(gathered, measured),
+        "pairs": pairs_table(gathered),
         "baseline": ", ".join(str(value) for value in study.baseline.values()),
+        "fates": {"names": FATE_NAMES, "colours": FATE_COLOURS},
+        "means": [found for found in means if found],
         "selection": [selection(run, k) for k, run in shown],
         "populations": held,
         "reproduce": _reproduce(gathered, command),
         "versions": _versions(gathered.runs),
     }
+
+
+def _answers(gathered: Gathered) -> list[str]:
+    """What the study found, first: its verdict, and what became of its claims."""
+    results = gathered.results
+    found = "" if gathered.study.search else verdict(results, table(results, gathered.trials))
+    return [*filter(None, [found]), *map(str, judged(results))]
+
+
+def _warning(settings: Sequence[dict[str, Any]]) -> str:
+    """Below 5 seeds an interval says little, and looks as if it said much."""
+    few = [setting for setting in settings if 0 < len(setting["seeds"]) < FEW]
+    if not few:
+        return ""
+    which = "The settings have" if len(few) == len(settings) else f"{len(few)} of {len(settings)} settings have"
+    most = max(len(setting["seeds"]) for setting in few)
+    seeds = (
+        f"{most} seed{'s' if most > 1 else ''}" if len({len(s["seeds"]) for s in few}) == 1 else f"at most {most} seeds"
+    )
+    return f"{which} {seeds}: with fewer than {FEW}, means and intervals say little."
+
+
+def _spelled(axis: str) -> str:
+    return f"{axis} ({SYMBOLS[axis]})" if axis in SYMBOLS else axis
 
 
 # --- settings and runs -----------------------------------------------------------------------------------------------
@@ -129,9 +182,9 @@ def _setting(
     experiment = group[0].experiment
     settings = _settings(experiment, axes)
     return {
-        "line": label_of(settings, lines) or experiment.label,
-        "panel": label_of(settings, [axis for axis in axes if axis not in lines]),
-        "values": {axis: _text(settings.get(axis)) for axis in axes},
+        "line": in_words(settings, lines) or experiment.label,
+        "panel": in_words(settings, [axis for axis in axes if axis not in lines]),
+        "values": {axis: shown_value(settings.get(axis)) for axis in axes},
         "seeds": [run.experiment.seed for run in taken],
         "series": compacted([measured[id(run)] for run in taken]),
         "published": published_series(experiment, quantities, max((len(run.records) for run in taken), default=0)),
@@ -146,61 +199,12 @@ def _settings(experiment: Experiment, axes: Iterable[str]) -> dict[str, Any]:
 
 
 def _run(run: Run, setting: int, series: Series) -> dict[str, Any]:
-    accuracy, loss = (series[key][np.isfinite(series[key])] for key in SINGLES)
     return {
-        "name": run.name,
         "setting": setting,
         "seed": run.experiment.seed,
         "status": run.status,
-        "rounds": len(run.records),
-        "of": run.experiment.rounds,
-        "final": round(float(accuracy[-LAST:].mean()), 3) if len(accuracy) else None,
-        "best": round(float(accuracy.max()), 3) if len(accuracy) else None,
-        "loss": round(float(loss[-1]), 5) if len(loss) else None,
-        "seconds": round(float(series[SECONDS][-1]), 2) if len(run.records) else 0,
-        "weights": (run.summary.weights_sha256 or "")[:12] if run.summary else "",
         "curves": {key: compact(series[key]) for key in SINGLES},
     }
-
-
-# --- tables ----------------------------------------------------------------------------------------------------------
-
-
-def _table(gathered: Gathered) -> dict[str, Any]:
-    """One row per setting with finished runs, as `fedpns study` prints it, and the numbers behind its pairs."""
-    rows = table(gathered.results, gathered.trials)
-    if rows.empty:
-        return {"header": [], "rows": [], "pairs": []}
-    header, body = formatted(rows, gathered.results)
-    axes = gathered.study.axes
-    compared = rows[rows["pairs"] > 0]
-    return {
-        "header": header,
-        "rows": body,
-        "values": [{axis: _text(row[axis]) for axis in axes} for row in rows.to_dict("records")],
-        "pairs": [_pair(row, axes) for row in compared.to_dict("records")],
-    }
-
-
-def _pair(row: dict[Any, Any], axes: list[str]) -> dict[str, Any]:
-    numbers = {
-        key: round(100 * row[key], 3) if np.isfinite(row[key]) else None
-        for key in ("difference", "difference_interval")
-    }
-    return numbers | {
-        "label": label_of(row, axes) or "this",
-        "values": {axis: _text(row[axis]) for axis in axes},
-        "p": float(f"{row['p']:.3g}") if np.isfinite(row["p"]) else None,
-        "better": int(row["better"]),
-        "pairs": int(row["pairs"]),
-    }
-
-
-def _text(value: Any) -> str:
-    """An axis value as it is shown and filtered; `-` where a run does not have it."""
-    if value is None or value != value:
-        return "-"
-    return f"{value:g}" if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
 
 
 # --- how to reproduce it ---------------------------------------------------------------------------------------------

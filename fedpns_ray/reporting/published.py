@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from fedpns_ray.experiment import Experiment, setting_name
+from fedpns_ray.experiment import Experiment
+from fedpns_ray.naming import setting_name
 from fedpns_ray.records.record import Record
 
 STRATEGIES = {"FedPNS": "fedpns", "FedAvg": "fedavg", "BN2": "bn2", "Optimal Aggregation": "optimal-aggregation"}

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from fedpns_ray.data import build_population, load_samples
 from fedpns_ray.data.interfaces import Samples
+from fedpns_ray.data.population import q_dif
 from fedpns_ray.errors import InputError
 from fedpns_ray.experiment import Experiment
+from fedpns_ray.records.labels import has_no_labels, read_labels
 from fedpns_ray.records.record import FATES
 from fedpns_ray.reporting.runs import Run
 from fedpns_ray.reporting.series import compact
@@ -21,6 +23,8 @@ SELECTION_BYTES = 1_500_000
 """The most that the selection of all shown runs may take, before base64: two bytes per node and round."""
 MOST_NODES = 1000
 """With more, a node is less than a pixel, and FedPNS records no probabilities."""
+FATE_NAMES = ("not drawn", "drawn", "labelled, kept", "excluded", "excluded, not labelled")
+"""What the codes of the map mean."""
 UNLABELLED = 4
 """The code of a node that was excluded without being labelled; the fates are 1, 2 and 3 in their order."""
 
@@ -58,6 +62,7 @@ def selection(run: Run, setting: int) -> dict[str, Any]:
         for code, fate in enumerate(FATES, start=1):
             row[record[fate]] = code
         row[[node for node in record.excluded if node not in record.labelled]] = UNLABELLED
+    codes = np.unique(fates)
     found: dict[str, Any] = {
         "setting": setting,
         "seed": run.experiment.seed,
@@ -65,19 +70,20 @@ def selection(run: Run, setting: int) -> dict[str, Any]:
         "nodes": nodes,
         "iid": iid,
         "rounds": rounds,
-        "fates": _base64(fates),
+        "fates": as_base64(fates),
+        "codes": [int(code) for code in codes if code],
         "population": _population_key(run.experiment),
         "share": [None] * rounds,
     }
-    p = _probabilities(run)
+    p = probabilities(run)
     if p is not None:
-        found["probability"] = _base64(np.rint(255 * p / p.max()).astype(np.uint8))
+        found["probability"] = as_base64(np.rint(255 * p / p.max()).astype(np.uint8))
         found["largest"] = float(f"{p.max():.5g}")
         found["share"] = compact(p[:, :iid].sum(axis=1) / p.sum(axis=1))
     return found
 
 
-def _probabilities(run: Run) -> NDArray[np.float64] | None:
+def probabilities(run: Run) -> NDArray[np.float64] | None:
     """What the selection declares per node, one row per round; None if it declares nothing, or a round lacks it."""
     for quantity in run.quantities:
         if quantity.per == "node" and all(record.get(quantity.key) is not None for record in run.records):
@@ -85,7 +91,7 @@ def _probabilities(run: Run) -> NDArray[np.float64] | None:
     return None
 
 
-def _base64(array: NDArray[np.uint8]) -> str:
+def as_base64(array: NDArray[np.uint8]) -> str:
     return base64.b64encode(array.tobytes()).decode()
 
 
@@ -94,13 +100,23 @@ def _population_key(experiment: Experiment) -> str:
 
 
 def populations(shown: Sequence[tuple[int, Run]]) -> tuple[dict[str, Any], list[str]]:
-    """The labels on each node, computed once per distinct population; with a note if the data set is not available."""
+    """The labels on each node, once per distinct population, as its summary holds them.
+
+    Older and unfinished runs have none: their population is built again, with a note if the data are not available.
+    """
     samples: dict[str, Samples | None] = {}
     absent: dict[str, str] = {}
     found: dict[str, Any] = {}
     for _, run in shown:
         key, dataset = _population_key(run.experiment), run.experiment.data_name
         if key in found or dataset in absent:
+            continue
+        known = (run.summary and run.summary.population) or {}
+        if has_no_labels(known):
+            absent[dataset] = f"{run.experiment.dataset} is a regression: its samples have no labels."
+            continue
+        if (labels := read_labels(known, run.experiment.nodes)) is not None:
+            found[key] = _shown(labels)
             continue
         try:
             if dataset not in samples:
@@ -109,8 +125,9 @@ def populations(shown: Sequence[tuple[int, Run]]) -> tuple[dict[str, Any], list[
         except InputError as error:
             absent[dataset] = f"The labels on each node of {run.experiment.dataset} are not shown: {error}"
             continue
-        found[key] = {
-            "histogram": population.histogram.tolist(),
-            "q_dif": compact(population.q_dif),
-        }
-    return found, list(absent.values())
+        found[key] = _shown(population.histogram)
+    return found, list(dict.fromkeys(absent.values()))
+
+
+def _shown(labels: NDArray[np.int64]) -> dict[str, Any]:
+    return {"histogram": labels.tolist(), "q_dif": compact(q_dif(labels))}

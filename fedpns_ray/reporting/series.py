@@ -11,12 +11,13 @@ from scipy import stats
 
 from fedpns_ray.core.quantity import Quantity
 from fedpns_ray.experiment import Experiment
-from fedpns_ray.records.record import Record
+from fedpns_ray.records.record import CORE, Record
 from fedpns_ray.records.schema import plotted, united
 from fedpns_ray.reporting import theory
 from fedpns_ray.reporting.published import published
 from fedpns_ray.reporting.runs import Run
 from fedpns_ray.strategies.optimal_aggregation import EXPECTATION, EXPECTATION_AFTER
+from fedpns_ray.strategies.pns import IID_PROBABILITY
 
 Series = dict[str, NDArray[np.float64]]
 
@@ -49,6 +50,15 @@ THEORY: tuple[dict[str, Any], ...] = (
     },
 )
 """The charts of the theory: which series each shows, with what is added to the line's name and its dash."""
+
+
+def bounds(quantity: Quantity) -> tuple[float | None, float | None]:
+    """What is possible: an interval is never drawn beyond it. Losses and norms are not negative."""
+    if quantity.unit == "%":
+        return 0.0, 100.0
+    if quantity.key == IID_PROBABILITY.key:
+        return 0.0, 1.0
+    return (0.0, None) if quantity.key in CORE else (None, None)
 
 
 def quantities_of(runs: Sequence[Run]) -> tuple[Quantity, ...]:

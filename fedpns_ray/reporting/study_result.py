@@ -13,6 +13,9 @@ import pandas as pd
 from fedpns_ray.records.storage import Storage
 from fedpns_ray.reporting.collecting import gathered, study_source, trial_folders
 from fedpns_ray.reporting.formatting import markdown
+from fedpns_ray.reporting.judgement import Judged, judged, table_of
+from fedpns_ray.reporting.ranking import ranked
+from fedpns_ray.reporting.report_card import card_markdown, report_card
 from fedpns_ray.reporting.runs import Run, read_runs
 from fedpns_ray.reporting.standing import label
 from fedpns_ray.reporting.tables import Results, table, tabulate
@@ -49,6 +52,11 @@ class StudyResult:
             return ranking(self.study, self.outcome.suggestions, self.table)
         return verdict(self.results, self.table)
 
+    @cached_property
+    def claims(self) -> list[Judged]:
+        """What became of the claims that the study file states."""
+        return judged(self.results)
+
     @property
     def diverged(self) -> dict[str, int]:
         """The trials that diverged, with the round."""
@@ -76,8 +84,11 @@ def concluded(study: Study, storage: Storage, outcome: StudyOutcome) -> StudyRes
     results = replace(results, label=_label(study, outcome, [name for name, run in by_name.items() if run.over]))
     results.write(storage)
     found = StudyResult(study, storage, outcome, trials, results)
+    if found.claims:
+        storage.write("claims.csv", table_of(found.claims).to_csv(index=False).encode())
     if len(found.table):
-        storage.write("table.md", markdown(found.table, results).encode())
+        own = card_markdown(report_card(results.trials, study.axes), study.axes)
+        storage.write("table.md", (markdown(ranked(found.table, results), results) + own).encode())
         storage.write("curves.png", plot_study(results))
         command = shlex.join(["fedpns", "report", str(storage)])
         shown = replace(gathered([study_source(storage)], runs, notes), label=results.label)

@@ -12,13 +12,15 @@ import numpy as np
 import pandas as pd
 
 from fedpns_ray.core.quantity import Quantity
-from fedpns_ray.experiment import Experiment, setting_name
+from fedpns_ray.experiment import Experiment
+from fedpns_ray.naming import setting_name
 from fedpns_ray.records.file_names import STUDY
-from fedpns_ray.records.record import COSTS, FATES, QUANTITIES, Record
+from fedpns_ray.records.record import CORE, COSTS, FATES, QUANTITIES, Record
 from fedpns_ray.records.schema import plotted, united
 from fedpns_ray.records.storage import Storage
 from fedpns_ray.records.summary import LAST, Summary, counts, diverged_in, rounds_to
 from fedpns_ray.reporting.published import published
+from fedpns_ray.reporting.report_card import card
 from fedpns_ray.reporting.runs import Run
 from fedpns_ray.reporting.statistics import Paired, interval, paired
 from fedpns_ray.study.study_file import Study, Trial
@@ -31,7 +33,11 @@ def final(key: str) -> str:
     return f"final_{key.removeprefix('test_')}"
 
 
-FINAL_ACCURACY = final(Record.test_accuracy)
+def judged_by(done: pd.DataFrame) -> Quantity:
+    """What settings are compared by: their final accuracy or, where nothing is right or wrong, their final loss."""
+    both = Record.test_accuracy, Record.test_loss
+    there = [key for key in both if final(key) in done and done[final(key)].notna().any()]
+    return CORE[there[0] if there else Record.test_accuracy]
 
 
 @dataclass(frozen=True)
@@ -114,6 +120,7 @@ def _row(study: Study, trial: Trial, run: Run | None, keys: Sequence[str], error
         "population_sha256": population.get("sha256"),
         Summary.seconds: known.seconds,
         **{key: known.get(key) for key in SPENT},
+        **card(run if finished else None),
         "error": "" if finished else error,
         **{key: value for key, value in settings.items() if key not in head},
     }
@@ -158,9 +165,10 @@ def table(results: Results, trials: Sequence[Trial]) -> pd.DataFrame:
     return pd.DataFrame([_setting_row(results.study, group, done, experiments) for group in by_setting.values()])
 
 
-def columns_of(study: Study) -> list[str]:
-    """Keys of the quantities that a table shows: accuracy first, then what the study plots."""
-    return list(dict.fromkeys([Record.test_accuracy, *study.plot.quantities]))
+def columns_of(study: Study, done: pd.DataFrame | None = None) -> list[str]:
+    """Keys of the quantities that a table shows: accuracy, what the study plots, what finished trials compare by."""
+    judged = [] if done is None else [judged_by(done).key]
+    return list(dict.fromkeys([Record.test_accuracy, *study.plot.quantities, *judged]))
 
 
 def _setting_row(
@@ -173,7 +181,7 @@ def _setting_row(
     settings = experiment.settings()
     row: dict[str, Any] = {key: settings.get(key) for key in study.axes}
     row["seeds"], row["diverged"] = len(group), len(trials) - len(group)
-    for key in columns_of(study):
+    for key in columns_of(study, done):
         values = rows[final(key)].astype(float) if final(key) in rows else pd.Series(np.nan, rows.index)
         row[key], row[f"{key}_interval"] = values.mean(), interval(list(values))
         row[f"{key}_published"] = published_final(experiment, key)
@@ -193,12 +201,13 @@ def _setting_row(
 
 
 def _difference(study: Study, group: Sequence[Trial], done: pd.DataFrame, experiments: dict[str, Experiment]) -> Paired:
-    """The difference in final accuracy from the baseline, seed by seed."""
+    """The difference in final accuracy (or loss) from the baseline, seed by seed."""
     pairs = [(trial.name, other) for trial in group if (other := study.partner(trial, experiments))]
     if not pairs:
-        return Paired(np.nan, np.nan, np.nan, 0, 0)
-    mine, theirs = (done.loc[list(names), FINAL_ACCURACY].to_numpy(float) for names in zip(*pairs, strict=True))
-    return paired(mine, theirs)
+        return Paired(np.nan, np.nan, np.nan, 0, 0, None)
+    quantity = judged_by(done)
+    mine, theirs = (done.loc[list(names), final(quantity.key)].to_numpy(float) for names in zip(*pairs, strict=True))
+    return paired(mine, theirs, quantity.better)
 
 
 def published_final(experiment: Experiment, quantity: str) -> float | None:

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from fedpns_ray.core.models import last_layer
 from fedpns_ray.core.run import Run, known_nodes
 from fedpns_ray.core.training import Worker
 from fedpns_ray.core.user_code import blamed_on
 from fedpns_ray.core.work import Answer, Work
 from fedpns_ray.data import Population
+from fedpns_ray.data.fit import with_timetable
 from fedpns_ray.errors import InputError
 from fedpns_ray.experiment import Experiment
+from fedpns_ray.records.labels import labels_of
 from fedpns_ray.records.lines import finite
 from fedpns_ray.records.record import Record, record_of
 from fedpns_ray.records.result import Result
@@ -56,7 +59,9 @@ def begun(experiment: Experiment, population: Population, worker: Worker) -> Run
     """A run before its first round. The worker provides the initial weights and evaluates Check Loss."""
     strategy, weights = experiment.build_strategy(), worker.initial_weights
     buffers = len(weights) - len(worker.model.weights)
-    nodes = known_nodes(experiment, population.sizes, population.iid, weights.nbytes, buffers)
+    layer = last_layer(worker.model.module)
+    nodes = known_nodes(experiment, population.sizes, population.iid, worker.model.tensors, buffers, layer)
+    nodes = with_timetable(nodes, experiment, population)
     strategy.begin(nodes)
     return Run(experiment, nodes, strategy, worker, weights)
 
@@ -113,12 +118,27 @@ class Driver:
 
     def step(self) -> Record | None:
         """Drive the run to its next record; None when it is over."""
-        with blamed_on(self._run.experiment.user_packages):
-            while (work := self._run.ask()) is not None:
-                round = self._run.tell(self._answer(work))
-                if round is not None:
-                    return self._keep(finite(record_of(round, self._run.experiment.drop_probability > 0)))
+        while (work := self.ask()) is not None:
+            if (record := self.tell(self.answer(work))) is not None:
+                return record
         return None
+
+    def ask(self) -> Work | None:
+        """The work that the run needs now; None when it is over."""
+        with blamed_on(self._run.experiment.user_packages):
+            return self._run.ask()
+
+    def answer(self, work: Work) -> Answer:
+        with blamed_on(self._run.experiment.user_packages):
+            return self._answer(work)
+
+    def tell(self, answer: Answer) -> Record | None:
+        """The record of the round that this answer has completed, if it has."""
+        with blamed_on(self._run.experiment.user_packages):
+            round = self._run.tell(answer)
+            if round is None:
+                return None
+            return self._keep(finite(record_of(round, self._run.experiment.drop_probability > 0)))
 
     def _keep(self, record: Record) -> Record:
         if self.faults:
@@ -143,7 +163,8 @@ class Driver:
         """The result of a run that is over, also written to its folder."""
         run, folder = self._run, self._folder
         records = folder.records() if folder else self._records
-        summary = summarise(run.experiment, records, run.weights, self._population.summary(), self._hardware)
+        population = {**self._population.summary(), **labels_of(self._population)}
+        summary = summarise(run.experiment, records, run.weights, population, self._hardware)
         if folder:
             folder.finish(run.weights, summary)
         return Result(run.experiment, records, summary, run.weights, self._recording.out)

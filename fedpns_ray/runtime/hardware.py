@@ -11,23 +11,24 @@ from functools import cache
 from pathlib import Path
 
 Hardware = dict[str, str | None]
-"""device (cpu or cuda), gpu (its name or None) and cpu (its kind)."""
+"""device (cpu or cuda), gpu (its name or None), cpu (its kind), and training: how nodes train there, one by one or
+together, which decides the last bits as the hardware does."""
 
 COUNT_GPUS = "import torch; print(torch.cuda.device_count())"
 
 
-def hardware(device: str) -> Hardware:
-    """The hardware of this process if torch runs on `device`."""
+def hardware(device: str, training: str | None = None) -> Hardware:
+    """The hardware of this process if torch runs on `device` and nodes are trained in this way."""
     import torch
 
     gpu = torch.cuda.get_device_name() if device == "cuda" else None
-    return {"device": device, "gpu": gpu, "cpu": cpu_kind()}
+    return {"device": device, "gpu": gpu, "cpu": cpu_kind(), "training": training}
 
 
 def merged(parts: Iterable[Hardware]) -> Hardware:
     """The hardware of several processes: each distinct value once."""
     found = list(parts)
-    names = {key: sorted({str(part[key]) for part in found if part[key]}) for key in ("device", "gpu", "cpu")}
+    names = {key: sorted({str(part[key]) for part in found if part[key]}) for key in found[0]} if found else {}
     return {key: ", ".join(values) or None for key, values in names.items()}
 
 

@@ -6,6 +6,7 @@ from fedpns_ray.core.training import Worker
 from fedpns_ray.data import Population
 from fedpns_ray.experiment import Experiment
 from fedpns_ray.runtime.driver import Driver, Recording, begun
+from fedpns_ray.runtime.gpu_memory import refuse_beyond_gpu
 from fedpns_ray.runtime.hardware import hardware
 
 NOWHERE = Recording()
@@ -16,5 +17,6 @@ def in_process(
 ) -> Driver:
     """A run that one worker in this process answers, on one device."""
     worker = Worker(experiment, population, device)
+    refuse_beyond_gpu(worker)
     run = begun(experiment, population, worker)
-    return Driver(run, population, worker.answer, hardware(device), recording)
+    return Driver(run, population, worker.answer, hardware(device, worker.training), recording)

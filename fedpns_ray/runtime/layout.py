@@ -7,14 +7,18 @@ layout that fits; nothing waits silently for resources that will never come.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from fedpns_ray.errors import InputError, Shown
 from fedpns_ray.runtime.deadlines import PATIENCE
 
-ACTOR_MEMORY = 190 * 10**6
-"""Bytes that an actor takes once it has imported torch, measured."""
+ACTOR_MEMORY = 200 * 10**6
+"""Bytes that an actor takes once it has trained, measured: `python -m benchmarks.cluster --one-each 12`."""
+ACTOR_START = 2.0
+"""Seconds of a core that an actor takes to start, measured."""
+MANY = 8
+"""Actors whose memory and start are worth a word beforehand."""
 ACTORS_PER_GPU = 4
 """A small model leaves most of a GPU idle; with more actors than this, they wait for each other."""
 SMALLEST_SHARE = 0.0001
@@ -80,6 +84,15 @@ class Plan:
         share = f"{self.gpus_per_actor:g} GPU" if self.gpus_per_actor else f"{self.cpus_per_actor:g} CPU"
         return f"{_counted(self.actors, 'actor')}, {share} each"
 
+    def announce(self, cores: float) -> str:
+        """What many actors take, said before they start on so many cores; empty for a few."""
+        if self.actors < MANY:
+            return ""
+        memory, seconds = self.actors * ACTOR_MEMORY / 1e9, self.actors * ACTOR_START / max(cores, 1)
+        return (
+            f"starting {self.describe()}: about {memory:.1f} GB of memory, and {seconds:.0f} s on {cores:g} idle cores"
+        )
+
 
 def plan(layout: Layout, machines: Sequence[Machine], nodes: int, drawn: int) -> Plan:
     """Actors for `nodes` nodes, `drawn` of which train in a round.
@@ -87,15 +100,14 @@ def plan(layout: Layout, machines: Sequence[Machine], nodes: int, drawn: int) ->
     By default every core or every GPU is used, with no more actors than nodes that train at once. There is one bundle
     per GPU, and actors are dealt as evenly over the GPUs as the machines' cores and memory allow.
     """
-    cpus, gpus = sum(m.cpus for m in machines), sum(math.floor(m.gpus) for m in machines)
+    gpus = sum(math.floor(m.gpus) for m in machines)
     wanted = layout.actors or (math.ceil(nodes / layout.nodes_per_actor) if layout.nodes_per_actor else None)
     gpus_per_actor = layout.gpus_per_actor
     if gpus_per_actor is None:
-        each = min(ACTORS_PER_GPU, max(1, math.floor(cpus / gpus))) if gpus else 1
-        gpus_per_actor = _share([1.0] * gpus, wanted or gpus * each) if gpus else 0.0
+        gpus_per_actor = _gpu_share(layout.cpus_per_actor, machines, wanted) if gpus else 0.0
     cpus_per_actor = layout.cpus_per_actor
     if cpus_per_actor is None:
-        cpus_per_actor = _share([m.cpus for m in machines], wanted or 1) or 1.0
+        cpus_per_actor = _cpu_share(gpus_per_actor, machines, wanted or 1)
     cpus_per_actor = max(cpus_per_actor, SMALLEST_SHARE)
     slots = [_slots(machine, cpus_per_actor, gpus_per_actor) for machine in machines]
     actors = wanted or max(1, min(sum(slots), drawn))
@@ -113,14 +125,46 @@ def plan(layout: Layout, machines: Sequence[Machine], nodes: int, drawn: int) ->
     return Plan(bundles, dealt, cpus_per_actor, gpus_per_actor, layout)
 
 
-def _share(amounts: Sequence[float], actors: int) -> float:
-    """The largest share, at most 1, of which `actors` fit into the amounts (CPUs by machine, or GPUs); 0 if none."""
-    low, high = 0, round(1 / SMALLEST_SHARE)
-    while low < high:
-        middle = (low + high + 1) // 2
-        fits = sum(math.floor(amount / (middle * SMALLEST_SHARE) + 1e-9) for amount in amounts) >= actors
-        low, high = (middle, high) if fits else (low, middle - 1)
-    return _round(low * SMALLEST_SHARE)
+def _gpu_share(cpus_per_actor: float | None, machines: Sequence[Machine], wanted: int | None) -> float:
+    """The largest share of a GPU with which all wanted actors fit; if any number will do, most of them, within reason.
+
+    Machine by machine: cores of a machine without a GPU feed none, and those of another machine do not, either.
+    """
+    if wanted is None:
+        shares = [_round(1 / actors) for actors in range(1, ACTORS_PER_GPU + 1)]
+        return max(shares, key=lambda share: _all_slots(machines, cpus_per_actor or 1.0, share))
+    return _share(
+        wanted,
+        lambda share: _all_slots(machines, cpus_per_actor or SMALLEST_SHARE, share),
+        lambda share: _all_slots(_roomy(machines), SMALLEST_SHARE, share),
+    )
+
+
+def _cpu_share(gpus_per_actor: float, machines: Sequence[Machine], wanted: int) -> float:
+    """The largest share of a core with which all wanted actors fit, beside their shares of GPUs."""
+    beside_gpus = _share(
+        wanted,
+        lambda share: _all_slots(machines, share, gpus_per_actor),
+        lambda share: _all_slots(_roomy(machines), share, 0.0),
+    )
+    return beside_gpus or 1.0
+
+
+def _roomy(machines: Sequence[Machine]) -> list[Machine]:
+    """The same with more memory than anything needs: whoever is refused reads what was asked of GPUs and cores."""
+    return [replace(machine, memory=math.inf) for machine in machines]
+
+
+def _share(wanted: int, *slots: Callable[[float], int]) -> float:
+    """The largest share of 1 with as many slots as wanted, by the first of the counts that has them; else 0."""
+    for count in slots:
+        low, high = 0, round(1 / SMALLEST_SHARE)
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if count(middle * SMALLEST_SHARE) >= wanted else (low, middle - 1)
+        if low:
+            return _round(low * SMALLEST_SHARE)
+    return 0.0
 
 
 def _round(amount: float) -> float:
@@ -135,6 +179,10 @@ def _slots(machine: Machine, cpus_per_actor: float, gpus_per_actor: float) -> in
     elif gpus_per_actor:
         limits.append(math.floor(machine.gpus) * math.floor(1 / gpus_per_actor + 1e-9))
     return math.floor(min(limits))
+
+
+def _all_slots(machines: Sequence[Machine], cpus_per_actor: float, gpus_per_actor: float) -> int:
+    return sum(_slots(machine, cpus_per_actor, gpus_per_actor) for machine in machines)
 
 
 def _deal(machines: Sequence[Machine], slots: Sequence[int], actors: int, gpus_per_actor: float) -> tuple[int, ...]:

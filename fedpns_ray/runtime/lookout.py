@@ -99,8 +99,10 @@ def responds(address: str) -> bool:
     """Whether the store answers a question, as a frozen one does not; any answer will do, a refusal too.
 
     The kernel accepts connections for a frozen process, so only an answer proves that it runs. With TLS, which would
-    need Ray's certificates here, a connection must do.
+    need Ray's certificates here, a connection must do. gRPC would print what it thinks of each answer to the terminal;
+    it reads its only setting when it is loaded.
     """
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     import grpc
 
     if os.environ.get("RAY_USE_TLS", "0") in ("1", "true", "True"):

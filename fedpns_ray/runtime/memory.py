@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 
+from fedpns_ray.core.node_states import vectors_kept
 from fedpns_ray.data.interfaces import MOST_HELD, GeneratedDataset, Outline
 from fedpns_ray.errors import InputError, Shown
 from fedpns_ray.experiment import Experiment
@@ -33,14 +35,15 @@ class Needed(NamedTuple):
     data: int
     """Samples, and who holds them."""
     updates: int
-    """Of a round: nodes that train, times parameters, times 4, times the copies that are made."""
+    """Of a round: nodes that train, times parameters (and what nodes keep), times 4, times the copies that are made."""
 
     @property
     def total(self) -> int:
         return sum(self)
 
     def describe(self) -> str:
-        return f"{_gb(self.total)} of memory (data {_gb(self.data)}, updates of a round {_gb(self.updates)})"
+        parts = f"data {gigabytes(self.data)}, updates of a round {gigabytes(self.updates)}"
+        return f"{gigabytes(self.total)} of memory ({parts})"
 
 
 def needed(experiment: Experiment, actors: int | None = None) -> Needed:
@@ -54,8 +57,9 @@ def needed(experiment: Experiment, actors: int | None = None) -> Needed:
         data += size * (_held_at_once(e) * e.samples_per_node + (outline.samples if outline else 0))
     else:
         data += e.nodes * e.samples_per_node * e.build_partition().bytes_per_sample + SUMMED_UP
-        data += outline.samples * math.prod(outline.shape) if outline else 0
-    updates = e.trained_per_round * 4 * parameters(e, outline) if outline else 0
+        data += dataset.bytes_held()
+    vectors = 1 + vectors_kept(e.build_strategy().objective, e.build_compression())
+    updates = e.trained_per_round * 4 * vectors * parameters(e, outline) if outline else 0
     if actors is None:
         return Needed(PROCESS, data, updates)
     # On Ray: the population here and in the object store; updates on the actors, in the store, joined and ordered.
@@ -103,22 +107,39 @@ def refuse_too_large(experiment: Experiment, actors: int | None = None, elsewher
         found = needed(e, actors)
         return found._replace(updates=0) if elsewhere else found
 
+    def fits(value: float) -> bool:
+        with suppress(InputError):  # too small to be allowed
+            return need(experiment.but(**{key: value})).total <= there
+        return False
+
     whole, there = need(experiment), free()
     if whole.total <= there:
         return
+    if actors and whole.processes > max(whole.data, whole.updates):
+        raise _too_many(actors, whole, there)
     key = _largest(experiment, whole)
     value = getattr(experiment, key)
-    fitting = next((f for f in _smaller(value) if need(experiment.but(**{key: f})).total <= there), None)
+    numbers = _smaller(value) if isinstance(value, (int, float)) else ()
+    fitting = next((f for f in numbers if fits(f)), None)
     flag = f"--{key.replace('_', '-')} {fitting}"
     hint = f"the nearest that fits: {flag}" if fitting else "free some memory, or use a larger machine"
     problem = f"needs about {whole.describe()}"
-    raise InputError(key, Shown(str(value)), f"{_gb(there)} are free", hint, problem=problem)
+    raise InputError(key, Shown(str(value)), f"{gigabytes(there)} are free", hint, problem=problem)
+
+
+def _too_many(actors: int, need: Needed, there: int) -> InputError:
+    fitting = max(0, there - need.total + actors * ACTOR_MEMORY) // ACTOR_MEMORY
+    hint = f"the nearest that fits: --actors {fitting}" if fitting else "free some memory, or use a larger machine"
+    problem = f"actors need about {gigabytes(need.total)} of memory, {gigabytes(ACTOR_MEMORY)} each"
+    return InputError("actors", Shown(str(actors)), f"{gigabytes(there)} are free", hint, problem=problem)
 
 
 def _largest(experiment: Experiment, need: Needed) -> str:
     """The setting to lower."""
     if need.updates > need.data:
         return "fraction"
+    if 2 * experiment.build_dataset().bytes_held() > need.data:
+        return "dataset"
     return "samples_per_node" if experiment.samples_per_node > experiment.nodes else "nodes"
 
 
@@ -131,5 +152,5 @@ def _smaller(value: float) -> Iterator[float]:
                 yield found
 
 
-def _gb(size: float) -> str:
+def gigabytes(size: float) -> str:
     return f"{size / 1e9:.1f} GB"

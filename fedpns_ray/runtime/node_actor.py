@@ -17,6 +17,7 @@ from fedpns_ray.core.work import Answer, Work
 from fedpns_ray.data import Population
 from fedpns_ray.errors import InputError
 from fedpns_ray.experiment import Experiment
+from fedpns_ray.runtime.gpu_memory import refuse_beyond_gpu
 from fedpns_ray.runtime.hardware import hardware
 
 
@@ -54,21 +55,23 @@ class NodeActor:
         """Built by the first call: an error in an actor's constructor would not reach the caller as itself."""
         if self._made is None:
             with blamed_on(self._experiment.user_packages):
-                self._made = Worker(self._experiment, self._population, assigned_device(self._cpu_fallback))
+                made = Worker(self._experiment, self._population, assigned_device(self._cpu_fallback))
+            refuse_beyond_gpu(made)
+            self._made = made
         return self._made
 
     def describe(self) -> dict[str, Any]:
         """Where this actor runs; answers once it is ready."""
         device = self._worker.device
         return {
-            "hardware": hardware(device),
+            "hardware": hardware(device, self._worker.training),
             "gpu_ids": ray.get_gpu_ids(),
             "without_cuda": bool(ray.get_gpu_ids()) and device == "cpu",
             "machine": ray.get_runtime_context().get_node_id(),
             "pid": os.getpid(),
         }
 
-    def answer(self, weights: Vector, share: Work) -> Answer:
-        """The answer to this actor's share of the work; the weights come separately, through Ray's object store."""
+    def answer(self, weights: Vector, shared: Vector, share: Work) -> Answer:
+        """The answer to this actor's share of the work; what all share comes separately, through Ray's object store."""
         with blamed_on(self._experiment.user_packages):
-            return self._worker.answer(replace(share, weights=weights))
+            return self._worker.answer(replace(share, weights=weights, shared=shared))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError
+from ray.exceptions import RayActorError
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -19,18 +19,23 @@ from fedpns_ray.core.training import Worker
 from fedpns_ray.data import Population
 from fedpns_ray.errors import LostError, one_line
 from fedpns_ray.experiment import Experiment
-from fedpns_ray.runtime.actor_group import FETCHED_WITHIN, ActorGroup, answers
+from fedpns_ray.runtime.actor_group import FETCHED_WITHIN, LOOK_EVERY, ActorGroup, answers
 from fedpns_ray.runtime.deadlines import Deadline, simulated_delay
 from fedpns_ray.runtime.dealer import Dealer
 from fedpns_ray.runtime.driver import Driver, Recording, begun
 from fedpns_ray.runtime.hardware import merged
-from fedpns_ray.runtime.layout import Plan
+from fedpns_ray.runtime.layout import MANY, Plan
 from fedpns_ray.runtime.node_actor import NodeActor
 
 logger = logging.getLogger(__name__)
 
 STARTED_WITHIN = 300.0
-"""Seconds for node actors to start: they import torch and get their data."""
+"""Seconds for one more node actor to start: it imports torch and gets its data."""
+LONGER_EACH = 3.0
+"""Seconds more for each of many actors, which start together and slow each other down."""
+AT_MOST = 600.0
+SAID_EVERY = 5.0
+"""Seconds between two messages while node actors start."""
 
 
 @dataclass(frozen=True)
@@ -70,19 +75,34 @@ def _described(actors: Sequence[Any]) -> list[dict[str, Any]]:
 
     An actor that cannot start because of an error never will: a package that its machine lacks, or other versions.
     """
-    deadline = time.monotonic() + STARTED_WITHIN
-    while time.monotonic() < deadline:
-        try:
-            described: list[dict[str, Any]] = answers([actor.describe.remote() for actor in actors], STARTED_WITHIN)
-            return described
-        except GetTimeoutError:
-            break
-        except RayActorError as error:
-            lines = [line for line in str(error).splitlines() if line.strip()]
-            if "creation task" in lines[0]:
-                raise LostError(f"a node actor could not start ({one_line(lines[-1])})") from None
-            time.sleep(1)
-    raise LostError(f"{len(actors)} node actors did not start within {STARTED_WITHIN:.0f} s")
+    waiting = {actor.describe.remote(): k for k, actor in enumerate(actors)}
+    found: dict[int, dict[str, Any]] = {}
+    heard = said = time.monotonic()
+    within = min(STARTED_WITHIN + LONGER_EACH * len(actors), AT_MOST)
+    while waiting and time.monotonic() - heard < within:
+        ready, _ = ray.wait(list(waiting), num_returns=1, timeout=LOOK_EVERY)
+        for answer in ready:
+            k = waiting.pop(answer)
+            try:
+                found[k], heard = answers(answer), time.monotonic()
+            except RayActorError as error:
+                waiting[_asked_again(actors[k], error)] = k
+        if waiting and time.monotonic() - said > SAID_EVERY:
+            logger.info("node actors start: %d of %d are ready", len(found), len(actors))
+            said = time.monotonic()
+    if waiting:
+        raise LostError(f"{len(waiting)} of {len(actors)} node actors are missing; none started within {within:.0f} s")
+    if len(actors) >= MANY:
+        logger.info("all %d node actors are ready", len(actors))
+    return [found[k] for k in range(len(actors))]
+
+
+def _asked_again(actor: Any, error: RayActorError) -> Any:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    if "creation task" in lines[0]:
+        raise LostError(f"a node actor could not start ({one_line(lines[-1])})") from None
+    time.sleep(1)
+    return actor.describe.remote()
 
 
 def _start(experiment: Experiment, population: Any, place: Place) -> list[Any]:

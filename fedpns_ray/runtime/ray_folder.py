@@ -7,7 +7,6 @@ another container, whether it is still in use.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tempfile
@@ -17,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from fedpns_ray.file_lock import hold
 from fedpns_ray.runtime import ray_private
 
 NAME = "fedpns-ray-"
@@ -86,11 +86,11 @@ def _is_unmarked(folder: Path) -> bool:
 def _locked(folder: Path) -> IO[bytes] | None:
     """The lock of a folder, taken; None if another process holds it, or there is none."""
     with suppress(OSError):
-        lock = (folder / LOCK).open("rb")
+        file = (folder / LOCK).open("rb")
         with suppress(BlockingIOError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return lock
-        lock.close()
+            hold(file)
+            return file
+        file.close()
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 import ray
@@ -17,17 +17,20 @@ from fedpns_ray.data import Population
 from fedpns_ray.errors import InputError, LostError, Shown
 from fedpns_ray.experiment import Experiment
 from fedpns_ray.records.result import Result
+from fedpns_ray.runtime.arrivals import Arrivals
 from fedpns_ray.runtime.deadlines import Deadline, simulated_delay
 from fedpns_ray.runtime.driver import Following, Recording
-from fedpns_ray.runtime.layout import Layout, Plan, plan
+from fedpns_ray.runtime.layout import Layout, Machine, Plan, plan
 from fedpns_ray.runtime.lookout import guarded
 from fedpns_ray.runtime.node_actors import Place
 from fedpns_ray.runtime.server_actor import ServerActor
 from fedpns_ray.runtime.server_watch import ServerWatch
-from fedpns_ray.runtime.session import machines
+from fedpns_ray.runtime.session import machines, machines_to_come
 
 PLACED_WITHIN = 60.0
 """Seconds within which planned bundles must be placed; they fit, so after that, something else took the resources."""
+LOOK_EVERY = 1.0
+"""Seconds between two looks at machines that are awaited."""
 FREED_WITHIN = 10.0
 """Seconds to wait for resources that others hold."""
 TOLD_WITHIN = 1.0
@@ -43,10 +46,12 @@ def run_on_ray(
     experiment: Experiment, population: Population, layout: Layout, recording: Recording, following: Following
 ) -> Result | None:
     """Run an experiment on the Ray that is initialised; None if it was stopped before its end."""
-    planned = _planned(layout, experiment)
+    planned, coming = _planned(layout, experiment)
     context = ray.get_runtime_context()
     name = f"{experiment.label} seed {experiment.seed} ({context.get_job_id()}-{next(_numbers)})"
-    with _placed(planned) as group:
+    with _placed(planned, coming, following.stop) as group:
+        if group is None:
+            return None
         start = ServerActor.options(  # type: ignore[attr-defined]
             name=f"{name}, server",
             num_cpus=0,
@@ -54,6 +59,8 @@ def run_on_ray(
             max_restarts=SERVER_RESTARTS,
             scheduling_strategy=NodeAffinitySchedulingStrategy(context.get_node_id(), soft=False),  # where `out` is
         ).remote
+        if words := planned.announce(sum(machine.cpus for machine in guarded(machines, whole=True))):
+            logger.info("%s", words)
         server = guarded(start, experiment, Place(planned, group, name), recording)
         try:
             patience = layout.patience
@@ -75,26 +82,46 @@ def run_on_ray(
                 guarded(ray.kill, server)
 
 
-def _planned(layout: Layout, experiment: Experiment) -> Plan:
-    """A plan for what is free. What fits only once other jobs release their resources is awaited, for a short time."""
-    drawn = experiment.trained_per_round
+def _planned(layout: Layout, experiment: Experiment) -> tuple[Plan, bool]:
+    """A plan, and whether it needs machines that the autoscaler has yet to start.
+
+    Machines that are free come first. What would fit once other jobs release their resources is awaited for a short
+    time; only then are more machines started, as few as the layout fits on.
+    """
+
+    def fitting(there: Sequence[Machine]) -> Plan | None:
+        with suppress(InputError):
+            return plan(layout, there, experiment.nodes, experiment.trained_per_round)
+        return None
+
     deadline = time.monotonic() + FREED_WITHIN
     while True:
-        try:
-            return plan(layout, guarded(machines), experiment.nodes, drawn)
-        except InputError:
-            plan(layout, guarded(machines, whole=True), experiment.nodes, drawn)  # refused at once if it never fits
-            if time.monotonic() > deadline:
-                raise
-            logger.info("the machines are busy; trying again for %.0f s", deadline - time.monotonic())
-            time.sleep(1)
+        free, whole = guarded(machines), guarded(machines, whole=True)
+        if now := fitting(free):
+            return now, False
+        coming = guarded(machines_to_come)
+        late = time.monotonic() > deadline
+        if late or not fitting(whole):
+            for count in range(1, len(coming) + 1):
+                if then := fitting([*free, *coming[:count]]):
+                    return then, True
+        if late or not fitting([*whole, *coming]):  # it never fits, and that is said at once
+            there = [*free, *coming] if late else [*whole, *coming]
+            return plan(layout, there, experiment.nodes, experiment.trained_per_round), bool(coming)
+        logger.info("the machines are busy; trying again for %.0f s", deadline - time.monotonic())
+        time.sleep(1)
 
 
 @contextmanager
-def _placed(planned: Plan) -> Iterator[PlacementGroup]:
+def _placed(planned: Plan, coming: bool, stop: Callable[[], bool]) -> Iterator[PlacementGroup | None]:
+    """The plan's bundles, in their places; None if a stop was asked for while its machines were awaited."""
     free = _free_cpus()
     group = guarded(placement_group, list(planned.bundles), strategy="SPREAD")
     try:
+        if coming:
+            arrivals = Arrivals(planned.describe())
+            yield group if arrivals.wait(lambda: guarded(group.wait, LOOK_EVERY), stop) else None
+            return
         if not guarded(group.wait, PLACED_WITHIN):
             raise InputError(
                 "layout",

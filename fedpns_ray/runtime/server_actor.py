@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import ray
 import torch
-from ray.util.metrics import Gauge
 
 from fedpns_ray.experiment import Experiment
 from fedpns_ray.records.record import Record
 from fedpns_ray.records.result import Result
 from fedpns_ray.runtime.driver import Following, Recording, follow
+from fedpns_ray.runtime.gauges import Gauges
 from fedpns_ray.runtime.news import News, Newsroom
 from fedpns_ray.runtime.node_actors import Place, on_node_actors
 
@@ -24,7 +24,8 @@ from fedpns_ray.runtime.node_actors import Place, on_node_actors
 class ServerActor:
     """Owns a run. `run` works in one thread while `news` and `stop` answer in others.
 
-    These threads share the newsroom, which has a lock, and the stop event; everything else belongs to `run`.
+    These threads share the newsroom, which has a lock, and the stop event; everything else belongs to `run`, and to the
+    gauges' thread the record that it shows.
 
     If its process is lost, Ray restarts it; the driver process then calls `run` again, which resumes from the
     checkpoint in the run folder.
@@ -35,7 +36,7 @@ class ServerActor:
         self._experiment, self._place, self._recording = experiment, place, recording
         self._stop = threading.Event()
         self._newsroom = Newsroom()
-        self._set_gauges = _gauges(place.name)
+        self._gauges = Gauges(place.name)
 
     def run(self, population: list[Any], reported: int | None = None, faults: Sequence[str] = ()) -> Result | None:
         """`population` is a reference within a list, so that it is passed on as a reference.
@@ -47,13 +48,14 @@ class ServerActor:
         place = self._place
         if ray.get_runtime_context().was_current_actor_reconstructed:  # the old actors may still be there
             place = replace(place, name=f"{place.name}, restarted in {os.getpid()}")
-        with self._newsroom, on_node_actors(self._experiment, reference, place, self._recording) as driver:
+        node_actors = on_node_actors(self._experiment, reference, place, self._recording)
+        with self._newsroom, self._gauges, node_actors as driver:
             driver.faults.extend(faults)
             return follow(driver, Following(self._on_round, self._stop.is_set), reported)
 
     def _on_round(self, record: Record) -> None:
         self._newsroom.add(record)
-        self._set_gauges(record)
+        self._gauges.show(record)
 
     def news(self, after: int) -> News:
         """Records of the rounds after this one, and log messages since the last call."""
@@ -64,21 +66,3 @@ class ServerActor:
 
     def stop(self) -> None:
         self._stop.set()
-
-
-def _gauges(run: str) -> Callable[[Record], None]:
-    """Round, accuracy and seconds by phase as Ray metrics, for the dashboard and Prometheus."""
-    round_, accuracy, seconds = (
-        Gauge("fedpns_round", "rounds done", ("run",)),
-        Gauge("fedpns_test_accuracy", "accuracy on the test set", ("run",)),
-        Gauge("fedpns_seconds", "seconds of a round, by phase", ("run", "phase")),
-    )
-
-    def update(record: Record) -> None:
-        round_.set(record.round, {"run": run})
-        if record.test_accuracy is not None:
-            accuracy.set(record.test_accuracy, {"run": run})
-        for phase, spent in record.seconds_by_phase.items():
-            seconds.set(spent, {"run": run, "phase": phase})
-
-    return update

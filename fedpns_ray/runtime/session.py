@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import socket
 import threading
 from collections import Counter
@@ -13,9 +12,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import ray
+from ray.exceptions import AuthenticationError
 
 from fedpns_ray.addresses import redacted
-from fedpns_ray.errors import InputError, Shown, one_line
+from fedpns_ray.errors import InputError, LostError, Shown, one_line
 from fedpns_ray.runtime import ray_private
 from fedpns_ray.runtime.layout import Machine
 from fedpns_ray.runtime.leaving import leave_first
@@ -24,10 +24,14 @@ from fedpns_ray.runtime.lookout import looked_after
 from fedpns_ray.runtime.ray_folder import RayFolder
 
 RESOURCES = ("CPU", "GPU", "memory")
+MANY_WORKERS = "worker processes have been started"
+LONGEST_MESSAGE = 300
 ENDED_WITHIN = 60.0
 """Seconds to wait for the end of a Ray that was lost, before another is joined or started."""
-NODE_GROUP = "ray.io/node-group"
-"""Ray's label for the type of a machine."""
+
+WHERE_TO_PUT_IT = "copy the cluster's to ~/.ray/auth_token, or name its file in RAY_AUTH_TOKEN_PATH"
+
+logger = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -41,18 +45,26 @@ def session(address: str | None = None) -> Iterator[None]:
         with looked_after(*_control_store("the Ray cluster at {}")):
             yield
         return
-    folder = _join_or_start(address)
-    name = "the Ray that was started for this run" if folder else "the Ray cluster at {}"
-    with looked_after(*_control_store(name)) as cluster:
-        try:
-            yield
-        finally:
-            if cluster.lost:
-                _end_later(folder)
-            else:
-                ray.shutdown()
-                if folder:
-                    folder.remove()
+    with ray_private.raylets_heard(_hear):
+        folder = _join_or_start(address)
+        name = "the Ray that was started for this run" if folder else "the Ray cluster at {}"
+        with looked_after(*_control_store(name)) as cluster:
+            try:
+                yield
+            finally:
+                if cluster.lost:
+                    _end_later(folder)
+                else:
+                    ray.shutdown()
+                    if folder:
+                        folder.remove()
+
+
+def _hear(message: str) -> None:
+    """What a raylet has to say, in one line; that many workers start is planned, and no news."""
+    logger.log(
+        logging.DEBUG if MANY_WORKERS in message else logging.INFO, "Ray: %s", one_line(message, LONGEST_MESSAGE)
+    )
 
 
 def _control_store(name: str) -> tuple[str, str]:
@@ -67,20 +79,23 @@ def _join_or_start(address: str | None) -> RayFolder | None:
     ray_private.limit_task_history()
     quiet = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": True}
     private = not address or address == "local"
-    on_sigterm = signal.getsignal(signal.SIGTERM)
     try:
         if private:
             return _start(quiet)
         resolved = _resolved(str(address))
-        ray.init(address=resolved, **quiet)
+        with ray_private.signals_kept():
+            ray.init(address=resolved, **quiet)
     except InputError:
         raise
+    except AuthenticationError:
+        where, problem = Shown(redacted(address or "local")), "wants a token, and there is none here"
+        raise InputError("address", where, problem=problem, hint=WHERE_TO_PUT_IT) from None
     except (ConnectionError, ValueError, RuntimeError) as error:
         problem = f"cannot be joined ({one_line(error)})"
-        raise InputError("address", Shown(redacted(address or "local")), problem=problem) from None
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, on_sigterm)  # ray.init has replaced the handler
+        hint = (
+            "" if private or os.environ.get("RAY_AUTH_MODE") == "token" else "if it wants a token: RAY_AUTH_MODE=token"
+        )
+        raise InputError("address", Shown(redacted(address or "local")), problem=problem, hint=hint) from None
     if any(PRIVATE in node["Labels"] for node in ray.nodes()):
         ray.shutdown()  # a private Ray whose processes are not visible from here
         raise private_ray_error(resolved)
@@ -91,12 +106,15 @@ def _start(quiet: dict[str, Any]) -> RayFolder:
     """A private Ray, in a folder of its own, that no other machine reaches."""
     folder = RayFolder()
     try:
-        with ray_private.on_loopback():
+        with ray_private.on_loopback(), ray_private.signals_kept():
             labels = {PRIVATE: str(os.getpid())}
             where = ray_private.in_folder(folder.path)
             ray.init(address="local", include_dashboard=False, labels=labels, **where, **quiet)
-    except BaseException:
+    except BaseException as error:
+        ray.shutdown()
         folder.remove()
+        if type(error) is Exception:  # as Ray's own limit of 30 s raises it
+            raise LostError(f"Ray could not be started ({one_line(error)})") from None
         raise
     return folder
 
@@ -164,7 +182,7 @@ def machines(whole: bool = False) -> list[Machine]:
 def machines_to_come() -> list[Machine]:
     """The machines that the autoscaler may still start: a cluster at rest has no workers, yet a study may fit on it."""
     config = ray_private.autoscaling_config()
-    up = Counter(node["Labels"].get(NODE_GROUP) for node in ray.nodes() if node["Alive"])
+    up = Counter(node["Labels"].get(ray_private.NODE_GROUP) for node in ray.nodes() if node["Alive"])
     if not config or not up[config["head_node_type"]]:
         return []  # no autoscaler, or a file left by another cluster
     kinds = {name: kind for name, kind in config["available_node_types"].items() if name != config["head_node_type"]}

@@ -14,6 +14,7 @@ import numpy as np
 from fedpns_ray.core.interfaces import Nodes, Probe, Selection, Updates
 from fedpns_ray.errors import InputError
 from fedpns_ray.strategies.candidates import CandidateSelection, largest
+from fedpns_ray.strategies.fedavg import present
 
 
 class LargestNormSelection(CandidateSelection):
@@ -40,7 +41,8 @@ class BestChannelSelection(Selection):
         self._nodes = nodes
 
     def draw(self, rng: np.random.Generator, probe: Probe) -> Sequence[int]:
-        return largest(probe.resources().gain, self._nodes.per_round)
+        there = present(probe, self._nodes.count)
+        return [int(there[k]) for k in largest(probe.resources().gain[there], self._nodes.per_round)]
 
 
 class BestChannelLargestNormSelection(CandidateSelection):
@@ -56,7 +58,8 @@ class BestChannelLargestNormSelection(CandidateSelection):
         super().begin(nodes)
 
     def draw(self, rng: np.random.Generator, probe: Probe) -> Sequence[int]:
-        return largest(probe.resources().gain, self.candidates)
+        there = present(probe, self._nodes.count)
+        return [int(there[k]) for k in largest(probe.resources().gain[there], self.candidates)]
 
     def sift(self, rng: np.random.Generator, updates: Updates) -> Updates:
         return updates.subset(largest(updates.norms(), self._nodes.per_round))

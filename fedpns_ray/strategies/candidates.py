@@ -11,7 +11,7 @@ from pydantic import PositiveInt
 
 from fedpns_ray.core.interfaces import Nodes, Probe, Selection, Updates
 from fedpns_ray.errors import InputError
-from fedpns_ray.strategies.fedavg import uniform
+from fedpns_ray.strategies.fedavg import present, uniform
 
 
 class CandidateSelection(Selection):
@@ -32,7 +32,7 @@ class CandidateSelection(Selection):
         self._nodes = nodes
 
     def draw(self, rng: np.random.Generator, probe: Probe) -> Sequence[int]:
-        return uniform(rng, np.arange(self._nodes.count), self.candidates)
+        return uniform(rng, present(probe, self._nodes.count), self.candidates)
 
     def size(self, updates: Updates) -> int:
         """How many are sent: |S_t|, or all that returned if those are fewer."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from fedpns_ray.core.interfaces import Nodes, Outcome, Updates
+from fedpns_ray.core.interfaces import Claim, Nodes, Outcome, Updates
 from fedpns_ray.strategies.fedavg import RandomSelection
 
 
@@ -23,6 +23,7 @@ class RelevantSelection(RandomSelection):
     """
 
     name = "relevant"
+    unbiased: ClassVar[Claim] = ""
     downloads: ClassVar[int] = 2
     relevance: float = Field(0.8, ge=0, le=1)
     """The threshold v of round 1: the least fraction of equal signs."""

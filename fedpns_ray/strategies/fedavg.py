@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from fedpns_ray.core.interfaces import (
     Aggregation,
     CheckLoss,
+    Claim,
     Nodes,
     Objective,
     Outcome,
@@ -27,13 +29,14 @@ class RandomSelection(Selection):
     """Draws |S_t| nodes uniformly."""
 
     name = "random"
+    unbiased: ClassVar[Claim] = "nodes"
     _nodes: Nodes
 
     def begin(self, nodes: Nodes) -> None:
         self._nodes = nodes
 
     def draw(self, rng: np.random.Generator, probe: Probe) -> Sequence[int]:
-        return uniform(rng, np.arange(self._nodes.count), self._nodes.per_round)
+        return uniform(rng, present(probe, self._nodes.count), self._nodes.per_round)
 
 
 class HalfSelection(Selection):
@@ -50,14 +53,14 @@ class HalfSelection(Selection):
         self._nodes = nodes
 
     def draw(self, rng: np.random.Generator, probe: Probe) -> Sequence[int]:
-        half = self._nodes.per_round // 2
-        iid = uniform(rng, np.flatnonzero(self._nodes.iid), self._nodes.per_round - half)
-        return iid + uniform(rng, np.flatnonzero(~self._nodes.iid), half)
+        half, there = self._nodes.per_round // 2, present(probe, self._nodes.count)
+        iid = uniform(rng, there[self._nodes.iid[there]], self._nodes.per_round - half)
+        return iid + uniform(rng, there[~self._nodes.iid[there]], half)
 
 
 def uniform(rng: np.random.Generator, among: NDArray[np.int64], size: int) -> list[int]:
-    """`size` distinct nodes out of `among`, all equally likely."""
-    return [int(node) for node in rng.choice(among, size=size, replace=False)]
+    """`size` distinct nodes out of `among`, or all of them if those are fewer; all equally likely."""
+    return [int(node) for node in rng.choice(among, size=min(size, len(among)), replace=False)] if len(among) else []
 
 
 def by_probability(rng: np.random.Generator, p: NDArray[np.float64], size: int) -> list[int]:
@@ -71,6 +74,12 @@ def by_probability(rng: np.random.Generator, p: NDArray[np.float64], size: int) 
     if missing >= 0:
         return [int(k) for k in possible] + uniform(rng, np.flatnonzero(~positive), missing)
     return [int(k) for k in rng.choice(possible, size, replace=False, p=p[possible] / p[possible].sum())]
+
+
+def present(probe: Probe, count: int) -> NDArray[np.int64]:
+    """The nodes that can be drawn this round, in the order of their ids; all of them where a probe does not say."""
+    available: NDArray[np.int64] | None = getattr(probe, "available", None)
+    return np.arange(count) if available is None else available
 
 
 class PlainObjective(Objective):

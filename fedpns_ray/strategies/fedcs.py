@@ -10,7 +10,7 @@ from pydantic import NonNegativeFloat, PositiveInt
 
 from fedpns_ray.core.interfaces import Nodes, Probe, Selection
 from fedpns_ray.errors import InputError
-from fedpns_ray.strategies.fedavg import uniform
+from fedpns_ray.strategies.fedavg import present, uniform
 
 
 class DeadlineSelection(Selection):
@@ -22,6 +22,7 @@ class DeadlineSelection(Selection):
     """
 
     name = "deadline"
+    covers = False
     choices: PositiveInt = 20
     """Nodes that are asked each round."""
     deadline: NonNegativeFloat = 0.0
@@ -44,7 +45,7 @@ class DeadlineSelection(Selection):
         self._nodes = nodes
 
     def draw(self, rng: np.random.Generator, probe: Probe) -> Sequence[int]:
-        asked = sorted(uniform(rng, np.arange(self._nodes.count), self.choices))
+        asked = sorted(uniform(rng, present(probe, self._nodes.count), self.choices))
         needs = probe.resources()
         return [asked[k] for k in greedy(needs.train[asked], needs.upload[asked], self._deadline)]
 

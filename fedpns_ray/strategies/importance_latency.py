@@ -25,6 +25,7 @@ class ImportanceLatencySelection(CandidateSelection):
     """
 
     name = "importance-latency"
+    unbiased = "samples"
     importance: float = Field(0.5, gt=0, le=1)
     """rho: 1 considers importance only, near 0 latency only. (Dimensionless here, so not the paper's number.)"""
 

@@ -12,7 +12,7 @@ from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from fedpns_ray.core.interfaces import Nodes, Outcome, Probe, Selection, Updates
 from fedpns_ray.core.quantity import Quantity
-from fedpns_ray.strategies.fedavg import by_probability
+from fedpns_ray.strategies.fedavg import by_probability, present
 
 PREFERRED_SECONDS = Quantity("preferred_seconds", "preferred duration T", "s")
 
@@ -62,8 +62,9 @@ class OortSelection(Selection):
         self._last, self._history = np.zeros(nodes.count, dtype=np.int64), np.zeros(0)
 
     def draw(self, rng: np.random.Generator, probe: Probe) -> Sequence[int]:
-        seen, unseen = np.flatnonzero(self._last > 0), np.flatnonzero(self._last == 0)
-        k = self._nodes.per_round
+        there = present(probe, self._nodes.count)
+        seen, unseen = there[self._last[there] > 0], there[self._last[there] == 0]
+        k = min(self._nodes.per_round, len(there))
         epsilon = max(self.exploration * self.exploration_decay**self._round, self.exploration_floor)
         exploit = min(int(k * (1 - epsilon) + 1e-9), len(seen))
         exploit = max(exploit, k - len(unseen))

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from operator import mul
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
+from fedpns_ray.core.gram import exact_gram_matrix, gram_matrix
 from fedpns_ray.core.interfaces import Aggregation, CheckLoss, Outcome, Updates, Vector, average
 from fedpns_ray.core.quantity import Quantity
 
@@ -26,31 +26,10 @@ EXPECTATION = Quantity("expectation", "expectation of Lemma 1")
 EXPECTATION_AFTER = Quantity("expectation_after", "expectation of Lemma 1, after exclusion")
 
 Matrix = NDArray[Any]
-"""A Gram matrix: of float64, or of exact fractions."""
-
-CHUNK = 1 << 16
-"""Parameters converted to float64 at a time: bounds the memory of the Gram matrix's one pass."""
+"""A Gram matrix: of float64, or exact, of whole numbers."""
 
 ROUNDING = 2.0**-36
 """A generous bound on the rounding error of an expectation, relative to (sum of ||g_i||)^2."""
-
-
-def gram_matrix(deltas: NDArray[np.float32]) -> Matrix:
-    """<delta_i, delta_j> of all pairs, in float64. No BLAS: its bits depend on the number of threads."""
-    m = len(deltas)
-    gram = np.zeros((m, m))
-    for start in range(0, deltas.shape[1], CHUNK):
-        part = deltas[:, start : start + CHUNK].astype(np.float64)
-        for i in range(m):
-            gram[i, : i + 1] += np.einsum("k,jk->j", part[i], part[: i + 1])
-    lower = np.tril(gram, -1)
-    return lower + lower.T + np.diag(np.diag(gram))
-
-
-def exact_gram_matrix(deltas: NDArray[np.float32]) -> Matrix:
-    """`gram_matrix` without any rounding: every float32 is a whole multiple of 2^-149."""
-    rows = [[int(x) for x in row] for row in np.ldexp(deltas.astype(np.float64), 149)]
-    return np.array([[Fraction(sum(map(mul, a, b))) for b in rows] for a in rows], dtype=object)
 
 
 class Expectations(NamedTuple):
@@ -73,8 +52,10 @@ def check_expectation(gram: Matrix, kind: Literal["mean", "sum"] = "mean") -> Ex
     without = whole - 2 * rows + squares
     if kind == "sum":
         return Expectations(np.round(whole / size, 3), np.round(without / (size - 1), 3), 0)
-    is_exact = gram.dtype == object
-    rounding = 0 if is_exact else ROUNDING * float(np.sqrt(squares).sum() / (size - 1)) ** 2
+    if gram.dtype == object:
+        exact = np.array([Fraction(number, (size - 1) ** 2) for number in without], dtype=object)
+        return Expectations(Fraction(whole, size**2), exact, 0)
+    rounding = ROUNDING * float(np.sqrt(squares).sum() / (size - 1)) ** 2
     return Expectations(whole / size**2, without / (size - 1) ** 2, rounding)
 
 

@@ -19,6 +19,7 @@ class OptimalSamplingSelection(CandidateSelection):
     """
 
     name = "optimal-sampling"
+    unbiased = "samples"
 
     def sift(self, rng: np.random.Generator, updates: Updates) -> Updates:
         if not len(updates):

@@ -11,7 +11,7 @@ from pydantic import Field, PositiveFloat
 
 from fedpns_ray.core.interfaces import Nodes, Outcome, Probe, Selection, Updates
 from fedpns_ray.core.quantity import Quantity
-from fedpns_ray.strategies.fedavg import by_probability
+from fedpns_ray.strategies.fedavg import by_probability, present
 
 IID_PROBABILITY = Quantity("iid_probability", "probability of i.i.d. nodes")
 PROBABILITY = Quantity("probability", "probability", per="node")
@@ -40,7 +40,8 @@ class ProbabilisticSelection(Selection):
         self._labelled = np.zeros(nodes.count, dtype=np.int64)
 
     def draw(self, rng: np.random.Generator, probe: Probe) -> Sequence[int]:
-        return by_probability(rng, self._p, self._nodes.per_round)
+        there = present(probe, self._nodes.count)
+        return [int(there[k]) for k in by_probability(rng, self._p[there], self._nodes.per_round)]
 
     def learn(self, updates: Updates, outcome: Outcome) -> None:
         self._drawn[list(updates.node_ids)] += 1

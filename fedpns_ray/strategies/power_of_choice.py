@@ -11,7 +11,7 @@ from pydantic import PositiveInt
 
 from fedpns_ray.core.interfaces import Nodes, Outcome, Probe, Selection, Updates
 from fedpns_ray.errors import InputError
-from fedpns_ray.strategies.fedavg import by_probability
+from fedpns_ray.strategies.fedavg import by_probability, present
 
 
 class PowerOfChoiceSelection(Selection):
@@ -39,7 +39,9 @@ class PowerOfChoiceSelection(Selection):
         self._nodes, self._losses = nodes, np.full(nodes.count, np.inf)
 
     def draw(self, rng: np.random.Generator, probe: Probe) -> Sequence[int]:
-        asked = rng.permutation(by_probability(rng, self._nodes.sizes.astype(np.float64), self.choices)).tolist()
+        there = present(probe, self._nodes.count)
+        drawn = by_probability(rng, self._nodes.sizes[there].astype(np.float64), self.choices)
+        asked = there[rng.permutation(drawn)].tolist()
         if self.variant == "rpow-d":
             losses = self._losses[asked]
         else:

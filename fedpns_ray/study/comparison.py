@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from fedpns_ray.errors import InputError
-from fedpns_ray.experiment import Experiment, folder_name
+from fedpns_ray.experiment import Experiment
+from fedpns_ray.naming import folder_name
 from fedpns_ray.records.record import Record
 from fedpns_ray.settings import Settings, drop_idle
 from fedpns_ray.study.study_file import Study, read_study

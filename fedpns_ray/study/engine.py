@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import ray
@@ -16,7 +16,8 @@ from fedpns_ray.data import load_samples as samples_of
 from fedpns_ray.data.fit import check_fits
 from fedpns_ray.data.interfaces import Samples
 from fedpns_ray.errors import InputError
-from fedpns_ray.experiment import Experiment, folder_name
+from fedpns_ray.experiment import Experiment
+from fedpns_ray.naming import folder_name
 from fedpns_ray.records.file_names import COMMANDS, ROUNDS, STUDY, SUMMARY, TRIALS, WEIGHTS
 from fedpns_ray.records.lines import read_lines
 from fedpns_ray.records.storage import Storage
@@ -25,11 +26,15 @@ from fedpns_ray.runtime.layout import Machine
 from fedpns_ray.runtime.lookout import guarded
 from fedpns_ray.runtime.memory import refuse_too_large
 from fedpns_ray.runtime.session import machines, machines_to_come, session
+from fedpns_ray.study.cohort_trial import FUSED
 from fedpns_ray.study.cuda_check import check_cuda
+from fedpns_ray.study.fuse import cohorts_of
+from fedpns_ray.study.ownership import Ownership
 from fedpns_ray.study.packing import Packing, pack
 from fedpns_ray.study.search import Suggestion, Suggestions, run_search
+from fedpns_ray.study.search_block import Search
 from fedpns_ray.study.study_file import Study, Trial
-from fedpns_ray.study.trial import Terms
+from fedpns_ray.study.trial import COHORT, Terms
 from fedpns_ray.study.tune import Watching, check_seen_by_all, tune_trials
 
 logger = logging.getLogger(__name__)
@@ -109,38 +114,86 @@ def standing(study: Study, storage: Storage) -> StudyOutcome:
 def run_study(
     study: Study, storage: Storage, watching: Watching = ALONE, address: str | None = None, command: str = ""
 ) -> StudyOutcome:
-    """Run the trials that are missing. `command` is noted in the study's folder."""
+    """Run the trials that are missing, as the only owner of the storage. `command` is noted in the study's folder."""
     outcome = standing(study, storage)
     searching = study.search is not None and study.search.left(s.settings for s in outcome.suggestions) > 0
     missing = [] if searching else missing_trials(outcome.trials, storage)
     if not searching and not missing:
         return outcome
     samples = load_samples(study.trials)
-    refuse_impossible(study.trials, samples)  # before Ray starts, so that a refusal is immediate
+    refuse_impossible(study.trials, samples, study.search)  # before Ray starts, so that a refusal is immediate
+    ownership = Ownership(storage, watching.stop)
+    ownership.refuse_living()
     if not (ray.is_initialized() or address or os.environ.get("RAY_ADDRESS")):
         logger.info("starting Ray …")
     with session(address):
         here = guarded(machines, whole=True)
         packing = pack(study, here + guarded(machines_to_come))
         logger.info("%s", started(packing, here))
-        terms = Terms(storage, guarded(share, samples), packing.plan, packing.cpu_fallback, study.patience)
+        shared = guarded(share, samples)
         guarded(check_cuda, packing)
         check_seen_by_all(storage)
-        storage.write(STUDY, study.text)  # from here on it is a study's folder
-        if command:
-            storage.add_line(COMMANDS, command)
-        if searching:
-            outcome.suggestions = run_search(study, terms, packing, watching)
-            outcome.trials = study.confirmation([s.settings for s in outcome.suggestions])
-            missing = missing_trials(outcome.trials, storage)
-        if not watching.stop():
-            done = {trial.name for trial in outcome.trials} - {trial.name for trial in missing}
-            watching.watch.begin(outcome.trials, done, packing)
-            if missing:
-                space = {"experiment": tune.grid_search([trial.experiment.settings() for trial in missing])}
-                outcome.errors |= tune_trials(space, terms, packing, watching)
+        with ownership:
+            terms = Terms(
+                storage,
+                shared,
+                packing.plan,
+                packing.cpu_fallback,
+                study.patience,
+                ownership.id,
+                ownership.taken_from,
+            )
+            storage.write(STUDY, study.text)  # from here on it is a study's folder
+            if command:
+                storage.add_line(COMMANDS, command)
+            held = replace(watching, stop=lambda: ownership.lost or watching.stop())
+            if searching:
+                outcome.suggestions = run_search(study, terms, packing, held)
+                outcome.trials = study.confirmation([s.settings for s in outcome.suggestions])
+                missing = missing_trials(outcome.trials, storage)
+            if not held.stop():
+                cohorts = fused_trials(study, missing, packing, held)
+                outcome.errors |= _run_trials(outcome.trials, missing, cohorts, (terms, packing), held)
+            ownership.check()
     outcome.stopped = watching.stop()
     return outcome
+
+
+def fused_trials(study: Study, missing: Sequence[Trial], packing: Packing, watching: Watching) -> list[list[Trial]]:
+    """The missing trials that run fused, cohort by cohort.
+
+    None of a study with a layout, which spreads a trial instead, with a search, whose trials are stopped and judged
+    one by one, or with third-party loggers, which see what Tune sees.
+    """
+    if study.layout or study.search or watching.loggers:
+        return []
+    return cohorts_of(missing, study.fuse, lambda e: "GPU" in packing.bundles_of(e)[0], packing.at_once)
+
+
+def _run_trials(
+    trials: Sequence[Trial],
+    missing: Sequence[Trial],
+    cohorts: Sequence[Sequence[Trial]],
+    where: tuple[Terms, Packing],
+    watching: Watching,
+) -> dict[str, str]:
+    """Run those of the trials that are missing; returns the errors of those that failed, by name.
+
+    Cohorts come first: what fails there is run alone.
+    """
+    terms, packing = where
+    watching.watch.begin(trials, {trial.name for trial in trials} - {trial.name for trial in missing}, packing)
+    alone = {trial.name for trial in missing}
+    if cohorts:
+        together = {trial.name for cohort in cohorts for trial in cohort}
+        logger.info("%d trials are fused, in %d workers", len(together), len(cohorts))
+        space = {COHORT: tune.grid_search([[trial.experiment.settings() for trial in some] for some in cohorts])}
+        failed = tune_trials(space, terms, packing, watching, FUSED)
+        alone = alone - together | failed.keys()
+    left = [trial.experiment.settings() for trial in missing if trial.name in alone]
+    if not left or watching.stop():
+        return {}
+    return tune_trials({"experiment": tune.grid_search(left)}, terms, packing, watching)
 
 
 def started(packing: Packing, here: Sequence[Machine]) -> str:
@@ -163,8 +216,11 @@ def share(samples: dict[str, Samples]) -> dict[str, Any]:
     return {name: ray.put(arrays) for name, arrays in samples.items()}
 
 
-def refuse_impossible(trials: Sequence[Trial], samples: dict[str, Samples]) -> None:
-    """Refuse trials that do not fit their data; checked with one seed of every setting, before anything starts."""
+def refuse_impossible(trials: Sequence[Trial], samples: dict[str, Samples], search: Search | None = None) -> None:
+    """Refuse trials that do not fit their data; checked with one seed of every setting, before anything starts.
+
+    So is a `search` for an accuracy where there is none.
+    """
     seed = trials[0].experiment.seed
     settings = {folder_name(e): e for e in (trial.experiment.but(seed=seed) for trial in trials)}
     by_data: dict[str, list[Experiment]] = {}
@@ -173,5 +229,8 @@ def refuse_impossible(trials: Sequence[Trial], samples: dict[str, Samples]) -> N
     for experiments in by_data.values():
         refuse_too_large(experiments[0], elsewhere=True)
         population = build_population(experiments[0], samples.get(experiments[0].data_name))
+        if search and population.samples.task == "regression":
+            allowed = f"dataset {experiments[0].dataset} is a regression, which has no accuracy"
+            raise InputError("search.target", search.target, allowed)
         for e in experiments:
             check_fits(e, population)

@@ -9,7 +9,7 @@ from typing import Any
 import ray
 from ray.exceptions import GetTimeoutError
 
-from fedpns_ray.core.training import one_thread
+from fedpns_ray.core.threads import one_thread
 from fedpns_ray.data import build_population
 from fedpns_ray.errors import LostError
 from fedpns_ray.experiment import Experiment
@@ -37,6 +37,7 @@ def workload(experiment: Experiment) -> Workload:
         e.epochs,
         e.batch_size,
         e.vectorize,
+        e.compression,
         e.evaluate_every == 1,
     )
 
@@ -44,10 +45,10 @@ def workload(experiment: Experiment) -> Workload:
 def estimate(trials: Sequence[Trial], packing: Packing, samples: dict[str, Any]) -> float:
     """Seconds until the last trial ends, if nothing else runs on the cluster."""
     kinds = {workload(trial.experiment): trial.experiment for trial in trials}
-    resources = {"num_cpus": packing.bundles[0].get("CPU", 0), "num_gpus": packing.bundles[0].get("GPU", 0)}
-    timed = ray.remote(**resources)(_seconds_per_round)
     seconds: dict[Workload, float] = {}
     for kind, e in kinds.items():
+        takes = packing.bundles_of(e)[0]
+        timed = ray.remote(num_cpus=takes.get("CPU", 0), num_gpus=takes.get("GPU", 0))(_seconds_per_round)
         own = [samples[e.data_name]] if e.data_name in samples else []
         try:
             seconds[kind] = answers(timed.remote(e, own, packing.cpu_fallback), TIMED_WITHIN)

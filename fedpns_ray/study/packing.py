@@ -7,10 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedpns_ray.errors import InputError, Shown
+from fedpns_ray.experiment import Experiment
 from fedpns_ray.runtime.layout import ACTORS_PER_GPU, Machine, Plan, plan
 from fedpns_ray.study.study_file import Study
 
 Bundle = dict[str, float]
+
+FASTER_ON_A_CORE = ("mlr",)
+"""Models that train faster on one core than on a GPU, which would mostly wait for launches: such trials take no GPU
+unless told to, and so fill machines without one, too."""
 
 
 @dataclass(frozen=True)
@@ -23,10 +28,24 @@ class Packing:
     """The node actors, if a trial spreads over several."""
     cpu_fallback: bool = False
     """Whether a trial may train on the CPU if it is given a GPU that torch cannot use."""
+    on_cores: Bundle | None = None
+    """What trials take whose model is faster on a core, if the others take GPUs; None: all take the same."""
 
     def describe(self) -> str:
-        each = self.plan.describe() if self.plan else " and ".join(f"{v:g} {k}" for k, v in self.bundles[0].items())
-        return f"{self.at_once} trial{'s' * (self.at_once > 1)} at once, {each}{'' if self.plan else ' each'}"
+        each = self.plan.describe() if self.plan else f"{_words(self.bundles[0])} each"
+        each += f" ({', '.join(FASTER_ON_A_CORE)}: {_words(self.on_cores)})" if self.on_cores else ""
+        return f"{self.at_once} trial{'s' * (self.at_once > 1)} at once, {each}"
+
+    def bundles_of(self, experiment: Experiment) -> tuple[Bundle, ...]:
+        return (self.on_cores,) if self.on_cores and _is_faster_on_a_core(experiment) else self.bundles
+
+
+def _words(bundle: Bundle) -> str:
+    return " and ".join(f"{amount:g} {what}" for what, amount in bundle.items())
+
+
+def _is_faster_on_a_core(experiment: Experiment) -> bool:
+    return experiment.model in FASTER_ON_A_CORE
 
 
 def pack(study: Study, machines: Sequence[Machine]) -> Packing:
@@ -35,21 +54,38 @@ def pack(study: Study, machines: Sequence[Machine]) -> Packing:
         largest = max((trial.experiment for trial in study.trials), key=lambda e: e.nodes)
         planned = plan(study.layout, machines, largest.nodes, largest.trained_per_round)
         return Packing(planned.bundles, _how_many(planned.bundles, machines), planned, planned.layout.cpu_fallback)
-    gpus = sum(math.floor(machine.gpus) for machine in machines)
+    on_cores: Bundle = {"CPU": study.cpus_per_trial}
+    small = sum(_is_faster_on_a_core(trial.experiment) for trial in study.trials)
     share = study.gpus_per_trial
     if share is None:
-        cpus = sum(machine.cpus for machine in machines if machine.gpus)
-        share = round(1 / min(ACTORS_PER_GPU, max(1, cpus // (gpus * study.cpus_per_trial))), 4) if gpus else 0
-    bundle: Bundle = {"CPU": study.cpus_per_trial, **({"GPU": share} if share else {})}
+        share = 0 if small == len(study.trials) else _default_share(study.cpus_per_trial, machines)
+    bundle = on_cores | ({"GPU": share} if share else {})
     at_once = _how_many((bundle,), machines)
     if not at_once:
         raise _does_not_fit(bundle, machines)
+    if small and share and study.gpus_per_trial is None:
+        beside = sum(_fitting(on_cores, m.cpus - _taken(bundle, m), 0) for m in machines)
+        return Packing((bundle,), at_once + min(small, beside), None, study.cpu_fallback, on_cores)
     return Packing((bundle,), at_once, cpu_fallback=study.cpu_fallback)
+
+
+def _default_share(cpus: float, machines: Sequence[Machine]) -> float:
+    """The largest share of a GPU, at least 1 / ACTORS_PER_GPU, with which most trials run at once; 0 without GPUs."""
+    if not any(machine.gpus for machine in machines):
+        return 0.0
+    shares = [round(1 / trials, 4) for trials in range(1, ACTORS_PER_GPU + 1)]
+    return max(shares, key=lambda share: _how_many(({"CPU": cpus, "GPU": share},), machines))
+
+
+def _taken(bundle: Bundle, machine: Machine) -> float:
+    """CPUs of a machine that is filled with such trials."""
+    return _fitting(bundle, machine.cpus, math.floor(machine.gpus)) * bundle.get("CPU", 0.0)
 
 
 def holds(machines: Sequence[Machine], packing: Packing) -> bool:
     """Whether at least one trial fits on these machines."""
-    return _how_many(packing.bundles, machines) > 0
+    kinds = [packing.bundles, *([(packing.on_cores,)] if packing.on_cores else [])]
+    return any(_how_many(bundles, machines) > 0 for bundles in kinds)
 
 
 def _how_many(bundles: Sequence[Bundle], machines: Sequence[Machine]) -> int:
@@ -87,7 +123,7 @@ def _place(bundle: Bundle, free: list[tuple[float, list[float]]]) -> bool:
 
 
 def _does_not_fit(bundle: Bundle, machines: Sequence[Machine]) -> InputError:
-    needs = " and ".join(f"{amount:g} {what}" for what, amount in bundle.items())
+    needs = _words(bundle)
     largest = max(machines, key=lambda machine: (machine.gpus, machine.cpus), default=Machine("none", 0, 0, 0))
     if bundle.get("GPU") and not any(machine.gpus for machine in machines):
         nearest = "gpus_per_trial: 0"

@@ -5,13 +5,13 @@ Classes are imported when they are needed: reading a study file imports neither 
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from dataclasses import dataclass
 from typing import Any
 
 from fedpns_ray.core.user_code import import_path
 from fedpns_ray.errors import InputError, Shown
+from fedpns_ray.validation import unknown_name
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,7 @@ def check_name(kind: str, name: str) -> None:
     if kind == "scheduler" and name in REFUSED:
         raise _refusal(name, REFUSED[name])
     if name not in NAMES[kind] and ":" not in name:
-        near = difflib.get_close_matches(name.lower(), NAMES[kind], n=1)
-        allowed = f"choose from {', '.join(NAMES[kind])}, or package.module:Class"
-        hint = f"did you mean {near[0]}?" if near else ""
-        raise InputError(f"search.{kind}", name, allowed, hint, problem="is unknown")
+        raise unknown_name(f"search.{kind}", name, NAMES[kind], "package.module:Class")
 
 
 def find_class(kind: str, name: str) -> type[Any]:

@@ -19,13 +19,16 @@ import yaml
 from pydantic import Field, PositiveFloat, ValidationError, field_validator
 
 from fedpns_ray.errors import InputError
-from fedpns_ray.experiment import Experiment, as_folder, folder_name
+from fedpns_ray.experiment import Experiment
+from fedpns_ray.naming import as_folder, folder_name
 from fedpns_ray.records.record import Record
 from fedpns_ray.records.schema import declared, plotted
 from fedpns_ray.registry import KINDS, known_parameters
 from fedpns_ray.runtime.deadlines import PATIENCE
 from fedpns_ray.runtime.layout import Layout
 from fedpns_ray.settings import Settings, drop_idle, names_user_code
+from fedpns_ray.study.claims_block import Claim, check_claims
+from fedpns_ray.study.fuse import Fuse, parse_fuse
 from fedpns_ray.study.search_block import Range, Search, checked_search
 from fedpns_ray.study.trials import Block, Expansion, Grid, Grids, Trial, chosen, described, selection_words
 from fedpns_ray.validation import refusal, suggestion
@@ -71,7 +74,16 @@ class File(Grids):
     """Train on the CPU where a trial is given a GPU but torch there sees none; otherwise that is refused."""
     patience: float = Field(PATIENCE, ge=1)
     """Seconds that a worker may be silent, at least, before it is killed and its work done again."""
+    fuse: str | int = "auto"
+    """How many trials that share their shapes run in one worker, which trains and tests them together: auto, off, N."""
     search: Search | None = None
+    claims: list[Claim] = Field([])
+    """What the study expects to find."""
+
+    @field_validator("fuse", mode="before")
+    @classmethod
+    def _known(cls, fuse: Any) -> Fuse:
+        return parse_fuse(fuse)
 
     @field_validator("targets")
     @classmethod
@@ -108,6 +120,10 @@ class Study:
     """Seconds that a worker may be silent, at least, before it is killed and its work done again."""
     whole: list[Trial] = field(default_factory=list, repr=False)
     """Every trial of the file, with the file's own seeds; `trials` are those that were asked for. Default: the same."""
+    claims: tuple[Claim, ...] = ()
+    """What the study expects to find."""
+    fuse: Fuse = "auto"
+    """How many trials run in one worker: auto, off, or a number."""
     selection: str = ""
     """What was asked for, in words, such as model=mlr; empty for all of it."""
 
@@ -124,7 +140,7 @@ class Study:
         baseline = described(settings, self.importing)
         name: str | None = folder_name(baseline)
         if name not in others and not baseline.imported:
-            name = next((other for other, theirs in others.items() if baseline.agrees_with(theirs)), None)
+            name = next((other for other, theirs in others.items() if baseline.agrees_with(theirs, settings)), None)
         return name if name in others and name != trial.name else None
 
     @property
@@ -163,6 +179,7 @@ def read_study(
     expansion = Expansion(file, content, dict(changes or {}), importing)
     whole = expansion.trials()
     search = checked_search(file, content.search, whole[0].experiment, importing) if content.search else None
+    check_claims(file, content.claims, whole)
     if importing:
         _refuse_unknown_quantities(file, content.plot, whole)
     return Study(
@@ -181,7 +198,9 @@ def read_study(
         importing=importing,
         cpu_fallback=content.cpu_fallback,
         patience=content.patience,
+        fuse=content.fuse,
         whole=whole,
+        claims=tuple(content.claims),
         selection=selection_words(only or {}, seeds),
     )
 
@@ -208,7 +227,7 @@ def _refuse_unknown_quantities(file: YamlFile, plot: Plot, trials: Sequence[Tria
 
 
 def _block_at(keys: Sequence[str | int]) -> type[Block]:
-    blocks: dict[int | str, type[Block]] = {"grids": Grid, "plot": Plot, "search": Search}
+    blocks: dict[int | str, type[Block]] = {"grids": Grid, "plot": Plot, "search": Search, "claims": Claim}
     return File if not keys else Range if "space" in keys else blocks[keys[0]]
 
 

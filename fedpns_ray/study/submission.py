@@ -1,4 +1,4 @@
-"""Sends a study to a cluster: ships the folder, runs the study there as a job, follows its log, fetches its tables.
+"""Sends a study or a run to a cluster: ships the folder, runs it there as a job, follows its log, fetches its results.
 
 The job does not depend on the command that follows it. The same command given again follows the running job, or starts
 one that resumes where the last one stopped. Results are fetched through the log of a second small job, so they may be
@@ -11,8 +11,6 @@ import asyncio
 import base64
 import hashlib
 import io
-import logging
-import os
 import shlex
 import sys
 import time
@@ -22,11 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from ray.exceptions import AuthenticationError
-from ray.job_submission import JobDetails, JobStatus, JobSubmissionClient
+from ray.job_submission import JobDetails, JobStatus
 
 from fedpns_ray.errors import InputError, LostError, Shown, one_line
+from fedpns_ray.records.claims import JOB
+from fedpns_ray.records.file_names import CHECKPOINT, PREVIOUS
 from fedpns_ray.records.storage import Storage
+from fedpns_ray.study.jobs import connected
 
 LEFT_HERE = (
     "/.git",
@@ -45,71 +45,63 @@ PATIENCE = 60.0
 """Seconds without an answer after which following is given up."""
 LONGEST_LOG = 300
 """Characters of a failed job's log that are shown."""
+FETCHED_WITHIN = 300.0
+"""Seconds for the job that fetches results."""
+STOPPED_WITHIN = 15
+"""Seconds that Ray leaves a job to stop before it is killed: trials take a checkpoint meanwhile."""
+OUT = "out"
+"""Metadata of a job: where it writes."""
 BEGIN, END = "-----BEGIN STUDY-----", "-----END STUDY-----"
 LOST = (RuntimeError, ConnectionError, OSError, aiohttp.ClientError)
 
 
 class Submission:
-    """One study on one cluster: its jobs share a name and are numbered."""
+    """One study or run on one cluster: its jobs share a name and are numbered."""
 
-    def __init__(self, address: str, arguments: Sequence[str], study: Path, out: str) -> None:
-        self._command, self._out = ["python", "-m", "fedpns_ray", "study", *arguments, "--address", "auto"], out
-        digest = hashlib.sha256("\0".join(arguments).encode() + study.read_bytes()).hexdigest()
-        self._name = f"fedpns-{study.stem}-{digest[:12]}"
-        self._client = _client(address)
+    def __init__(self, address: str, words: Sequence[str], file: Path | None, out: str) -> None:
+        """`words`: the command on the cluster, such as `study s.yaml`; `file`: what it reads, the study's file."""
+        self._command, self._out = ["python", "-m", "fedpns_ray", *words, "--address", "auto"], out
+        digest = hashlib.sha256("\0".join(words).encode() + (file.read_bytes() if file else b"")).hexdigest()
+        self._name = f"fedpns-{file.stem if file else words[0]}-{digest[:12]}"
+        self._client = connected(address)
 
     def start(self, say: Callable[[str], None]) -> str:
         """The job that is already running, or a new one; `say` prints which, as the command's own output."""
-        jobs = [job for job in self._client.list_jobs() if (job.submission_id or "").startswith(f"{self._name}-")]
+        every = self._client.list_jobs()
+        jobs = [job for job in every if (job.submission_id or "").startswith(f"{self._name}-")]
         for job in jobs:
             if not job.status.is_terminal():
                 say(f"following {job.submission_id}, which is already running there")
                 return str(job.submission_id)
-        name = self._submit(self._command, f"{self._name}-{len(jobs) + 1}")
+        for job in every:
+            if not job.status.is_terminal() and (job.metadata or {}).get(OUT) == self._out:
+                hint = f"wait for it, or stop it: fedpns jobs stop {job.submission_id}"
+                raise InputError("out", Shown(self._out), hint=hint, problem=f"is in use by job {job.submission_id}")
+        name = self._submit(self._command, f"{self._name}-{len(jobs) + 1}", {OUT: self._out})
         say(f"sent as {name}; it keeps running if this command is stopped, and the same command follows it again")
         return name
 
-    def _submit(self, command: Sequence[str], name: str) -> str:
-        environment = {"working_dir": ".", "excludes": list(LEFT_HERE)}
+    def _submit(self, command: Sequence[str], name: str, metadata: dict[str, str] | None = None) -> str:
+        variables = {JOB: name, "RAY_JOB_STOP_WAIT_TIME_S": str(STOPPED_WITHIN)}
+        environment = {"working_dir": ".", "excludes": list(LEFT_HERE), "env_vars": variables}
         try:
             return str(
-                self._client.submit_job(entrypoint=shlex.join(command), submission_id=name, runtime_env=environment)
+                self._client.submit_job(
+                    entrypoint=shlex.join(command), submission_id=name, runtime_env=environment, metadata=metadata
+                )
             )
         except (RuntimeError, ValueError) as error:
             raise InputError("submit", problem=f"the cluster refused the job ({one_line(error)})") from None
 
     def follow(self, name: str, write: Callable[[str], Any]) -> int:
         """Copy the job's log until it ends; returns its exit code."""
-        seen, lost = 0, 0.0
-
-        async def tail() -> None:
-            nonlocal seen, lost
-            passed = 0
-            async for text in self._client.tail_job_logs(name):
-                new = text[max(0, seen - passed) :]  # a new connection starts with what was seen before
-                passed += len(text)
-                if new:
-                    write(new)
-                seen, lost = max(seen, passed), 0.0
-
-        while True:
-            try:
-                asyncio.run(tail())
-                job = self._client.get_job_info(name)
-                if job.status.is_terminal():
-                    return _exit_code(job)
-                lost = 0.0
-            except LOST as error:
-                lost = lost or time.monotonic()
-                if time.monotonic() - lost > PATIENCE:
-                    reason = f"no answer from the cluster ({one_line(error)}); {name} keeps running there"
-                    raise LostError(reason) from None
-            time.sleep(1)
+        return follow(self._client, name, write)
 
     def fetch(self, to: Path) -> list[str]:
-        """Copy the study's own files (tables, curves, pictures; no trials) to a folder on this machine."""
+        """Copy a study's own files (tables, curves, pictures; no trials), or a run's, to a folder on this machine."""
         name = self._submit(["python", "-m", "fedpns_ray.study.submission", self._out], f"fetch-{time.time_ns()}")
-        while not (status := self._client.get_job_status(name)).is_terminal():
+        deadline = time.monotonic() + FETCHED_WITHIN
+        while not (status := self._client.get_job_status(name)).is_terminal() and time.monotonic() < deadline:
             time.sleep(0.5)
         log = self._client.get_job_logs(name)
         if status != JobStatus.SUCCEEDED or END not in log:
@@ -123,26 +115,33 @@ class Submission:
         return names
 
 
-def _client(address: str) -> JobSubmissionClient:
-    if not address.startswith(("http://", "https://")):
-        raise InputError("submit", Shown(address), "it must be like http://127.0.0.1:8265")
-    logging.getLogger("ray").setLevel(logging.WARNING)
-    try:
-        return JobSubmissionClient(address, headers=_token_header())
-    except AuthenticationError:
-        hint = "~/.ray/auth_token must be the one the cluster was started with"
-        raise InputError("submit", Shown(address), hint=hint, problem="refuses the token of this machine") from None
-    except (RuntimeError, ConnectionError, ValueError) as error:
-        raise InputError("submit", Shown(address), problem=f"does not accept jobs ({one_line(error)})") from None
+def follow(client: Any, name: str, write: Callable[[str], Any]) -> int:
+    """Copy a job's log until it ends, across lost connections; returns its exit code."""
+    seen, lost = 0, 0.0
 
+    async def tail() -> None:
+        nonlocal seen, lost
+        passed = 0
+        async for text in client.tail_job_logs(name):
+            new = text[max(0, seen - passed) :]  # a new connection starts with what was seen before
+            passed += len(text)
+            if new:
+                write(new)
+            seen, lost = max(seen, passed), 0.0
 
-def _token_header() -> dict[str, str]:
-    """The user's token, if there is one, from where Ray keeps it; Ray itself looks only if RAY_AUTH_MODE is set."""
-    token = os.environ.get("RAY_AUTH_TOKEN", "")
-    path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or "~/.ray/auth_token").expanduser()
-    if not token and path.is_file():
-        token = path.read_text().strip()
-    return {"Authorization": f"Bearer {token}"} if token else {}
+    while True:
+        try:
+            asyncio.run(tail())
+            job = client.get_job_info(name)
+            if job.status.is_terminal():
+                return _exit_code(job)
+            lost = 0.0
+        except LOST as error:
+            lost = lost or time.monotonic()
+            if time.monotonic() - lost > PATIENCE:
+                reason = f"no answer from the cluster ({one_line(error)}); {name} keeps running there"
+                raise LostError(reason) from None
+        time.sleep(1)
 
 
 def _exit_code(job: JobDetails) -> int:
@@ -152,8 +151,8 @@ def _exit_code(job: JobDetails) -> int:
 
 
 def pack(storage: Storage) -> bytes:
-    """The files at the top level of a study's storage, as one archive."""
-    names = [name for name in storage.names() if "." in name.strip(".")]
+    """The files at the top level of a study's storage, or of a run without its checkpoints, as one archive."""
+    names = [name for name in storage.names() if "." in name.strip(".") and name not in (CHECKPOINT, PREVIOUS)]
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in zip(names, storage.read_all(names), strict=True):

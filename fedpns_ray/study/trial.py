@@ -22,8 +22,10 @@ from ray.util.placement_group import get_current_placement_group
 
 from fedpns_ray.atomic_file import read_whole, write_whole
 from fedpns_ray.data import build_population
-from fedpns_ray.errors import InputError
-from fedpns_ray.experiment import Experiment, folder_name
+from fedpns_ray.errors import InputError, LostError
+from fedpns_ray.experiment import Experiment
+from fedpns_ray.naming import folder_name
+from fedpns_ray.records.claims import refuse_taken
 from fedpns_ray.records.file_names import TRIALS
 from fedpns_ray.records.record import Key, Record
 from fedpns_ray.records.run_folder import RunFolder
@@ -31,6 +33,7 @@ from fedpns_ray.records.storage import Storage
 from fedpns_ray.runtime.actor_group import FETCHED_WITHIN
 from fedpns_ray.runtime.deadlines import PATIENCE
 from fedpns_ray.runtime.driver import Driver, Recording
+from fedpns_ray.runtime.gauges import Gauges
 from fedpns_ray.runtime.in_process import in_process
 from fedpns_ray.runtime.layout import Plan
 from fedpns_ray.runtime.news import Newsroom
@@ -40,6 +43,9 @@ from fedpns_ray.study.scratch import Scratch
 
 REPORT_EVERY = 1.0
 """Seconds between two reports of a trial: each costs a few milliseconds, in the trial and in Tune's loop."""
+
+COHORT = "cohort"
+"""In Tune's configuration of fused trials: the settings of each; in its reports: the report of each."""
 
 _numbers = itertools.count(1)
 
@@ -57,6 +63,10 @@ class Terms:
     """Whether a trial may train on the CPU if it is given a GPU that torch cannot use."""
     patience: float = PATIENCE
     """Seconds that a trial's worker may be silent, at least, before it is killed."""
+    owner: str = ""
+    """The claim on the study's storage under which its trials write; empty: none is checked."""
+    taken_from: str = ""
+    """The claim of a former owner that is gone without having ended, if there is one."""
     target: float | None = None
     """Only used by searches: report every round, and stop at this accuracy."""
 
@@ -70,12 +80,19 @@ class TrialReport(dict[str, Any]):
     cost = Key[float]()
     """What a search minimises."""
     diverged = Key["bool | None"]()
+    state = Key["str | None"]()
+    """Of a fused trial: running, done, diverged, or waiting to be run alone."""
     messages = Key["list[tuple[int, str]] | None"]()
     """Log messages since the last report: level and text."""
 
 
 def experiment_of(config: dict[str, Any]) -> Experiment:
-    """The experiment of a trial, from its configuration in Tune; suggested values come in steps, so round them."""
+    """The experiment of a trial, from its configuration in Tune; suggested values come in steps, so round them.
+
+    Of fused trials, the first one's.
+    """
+    if COHORT in config:
+        return Experiment(**config[COHORT][0])
     suggested = {key: round(value, 6) for key, value in config.items() if key != "experiment"}
     return Experiment(**config["experiment"] | suggested)
 
@@ -108,6 +125,7 @@ class TrialRun(tune.Trainable):
         self._driver: Driver | None = None
         self._held = ExitStack()
         self._scratch: Scratch | None = None
+        self._gauges: Gauges | None = None
         self._round, self._best = 0, 0.0
         self._reached: int | None = None
         self._diverged = False
@@ -115,12 +133,23 @@ class TrialRun(tune.Trainable):
     def _open(self) -> Driver:
         """The trial's run, resumed from its folder."""
         self._experiment = experiment_of(self._config)
+        lost = self._refuse_lost()
         self._scratch = Scratch(self._terms.storage, f"{TRIALS}/{folder_name(self._experiment)}")
         out = self._scratch.path
-        _take_from_lost_machine(out)
-        for record in _standing(RunFolder(out)):
+        take_from_others(out, self._terms, lost)
+        for record in standing(RunFolder(out)):
             self._note(record)
+        self._gauges = self._held.enter_context(Gauges(folder_name(self._experiment)))
         return self._held.enter_context(self._start(out))
+
+    def _refuse_lost(self) -> set[str]:
+        """An error if this machine was cut off, or the study has another owner. Returns the machines that are lost."""
+        lost = _lost_machines()
+        if ray.get_runtime_context().get_node_id() in lost:
+            raise LostError("this machine was cut off, and its trials run elsewhere")
+        if self._terms.owner:
+            refuse_taken(self._terms.storage, self._terms.owner)
+        return lost
 
     def _start(self, out: Path) -> Driver:
         e, plan, recording = self._experiment, self._terms.plan, Recording(out)
@@ -164,6 +193,8 @@ class TrialRun(tune.Trainable):
                 driver.finish()
                 return True
             self._note(record)
+            if self._gauges:
+                self._gauges.show(record)
             if time.monotonic() >= until:
                 return False
         return True
@@ -190,7 +221,7 @@ class TrialRun(tune.Trainable):
             self._scratch.close()
 
 
-def _standing(folder: RunFolder) -> list[Record]:
+def standing(folder: RunFolder) -> list[Record]:
     """The records that a trial resumes from; those of a damaged run are computed again."""
     lines = folder.lines()
     try:
@@ -199,11 +230,18 @@ def _standing(folder: RunFolder) -> list[Record]:
         return []
 
 
-def _take_from_lost_machine(out: Path) -> None:
-    """A machine that is cut off keeps running for minutes and holds its locks, while its trials resume elsewhere."""
+def _lost_machines() -> set[str]:
+    return {node["NodeID"] for node in ray.nodes() if not node["Alive"]}
+
+
+def take_from_others(out: Path, terms: Terms, lost: set[str]) -> None:
+    """Break the lock of a machine that was cut off, or of a study's former owner that is gone.
+
+    Both may keep running for minutes and hold their locks, while the trial resumes here.
+    """
     holder = out / ".machine"
-    lost = {node["NodeID"] for node in ray.nodes() if not node["Alive"]}
-    if (read_whole(holder) or b"").decode(errors="replace") in lost:
+    machine, _, theirs = (read_whole(holder) or b"").decode(errors="replace").partition(" ")
+    if machine in lost or (theirs and theirs == terms.taken_from):
         RunFolder(out).break_lock()
     out.mkdir(parents=True, exist_ok=True)
-    write_whole(holder, ray.get_runtime_context().get_node_id().encode())
+    write_whole(holder, f"{ray.get_runtime_context().get_node_id()} {terms.owner}".encode())

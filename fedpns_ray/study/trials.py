@@ -12,7 +12,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from fedpns_ray.errors import InputError, Shown
-from fedpns_ray.experiment import Experiment, folder_name
+from fedpns_ray.experiment import Experiment
+from fedpns_ray.naming import folder_name
 from fedpns_ray.settings import Settings, drop_idle
 from fedpns_ray.study.seeds import parse_seeds
 from fedpns_ray.validation import suggestion

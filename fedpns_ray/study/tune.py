@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import ray
 from ray import cloudpickle, tune
@@ -23,11 +24,14 @@ from ray.tune.execution.placement_groups import PlacementGroupFactory
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fedpns_ray.errors import InputError, Shown, one_line
-from fedpns_ray.experiment import Experiment, folder_name
+from fedpns_ray.experiment import Experiment
+from fedpns_ray.naming import folder_name
 from fedpns_ray.records.storage import Storage
 from fedpns_ray.runtime.deadlines import simulated_delay
 from fedpns_ray.runtime.lookout import guarded, refuse_lost
-from fedpns_ray.runtime.ray_private import quiet_tune
+from fedpns_ray.runtime.ray_private import failures_counted_by, quiet_tune
+from fedpns_ray.study import failures
+from fedpns_ray.study.machine_wait import MachineWait
 from fedpns_ray.study.packing import Packing
 from fedpns_ray.study.study_file import Trial
 from fedpns_ray.study.trial import Terms, TrialReport, TrialRun, experiment_of
@@ -35,10 +39,10 @@ from fedpns_ray.study.trial_watch import TrialWatch
 
 logger = logging.getLogger(__name__)
 
+CHECK_EVERY = 0.5
+"""Seconds between two looks at the deadlines of all running trials; Tune's loop takes a step for every report."""
 SEEN_WITHIN = 60.0
 """Seconds for a machine to look at the study's storage."""
-RETRIES = 2
-"""How often a failed trial is retried; it resumes from its checkpoint."""
 
 
 class Watch(Protocol):
@@ -53,7 +57,7 @@ class Watch(Protocol):
         ...
 
     def update(self, name: str, experiment: Experiment, state: str, last: TrialReport) -> None:
-        """`state`: running, done, diverged or failed; `last`: the trial's last report."""
+        """`state`: running, done, diverged, failed, or waiting to be run again; `last`: the trial's last report."""
         ...
 
     def tick(self) -> None:
@@ -84,6 +88,8 @@ class Watching:
     """Print Ray Tune's own log."""
     loggers: tuple[Callback, ...] = ()
     """Third-party loggers, as callbacks of Tune."""
+    on_done: Callable[[Experiment, TrialReport], None] = lambda experiment, last: None
+    """Called for every trial that is over."""
 
 
 def tune_trials(
@@ -91,26 +97,25 @@ def tune_trials(
     terms: Terms,
     packing: Packing,
     watching: Watching,
-    on_done: Callable[[Experiment, TrialReport], None] = lambda experiment, last: None,
+    kind: Kind | None = None,
     **search: Any,
 ) -> dict[str, str]:
     """Run the trials of a space; returns the errors of those that failed for good, by name.
 
-    `on_done` is called for every trial that is over. `search` goes to TuneConfig: a search algorithm, a scheduler, the
-    metric and the number of trials.
+    `kind`: what runs them, if they are not run one by one. `search` goes to TuneConfig: a search algorithm, a
+    scheduler, the metric and the number of trials.
     """
+    trainable, relayed_by = kind or Kind(TrialRun, Relay)
     quiet_tune(watching.verbose)
     logging.getLogger("ray.tune").setLevel(logging.INFO if watching.verbose else logging.CRITICAL)
-    spread = packing.plan is not None
-    resources = PlacementGroupFactory([{}, *packing.bundles] if spread else list(packing.bundles))
-    relay = _Relay(watching, on_done, TrialWatch(terms.storage, terms.patience))
+    relay = relayed_by(watching, TrialWatch(terms.storage, terms.patience), MachineWait(packing))
     with tempfile.TemporaryDirectory(prefix="fedpns-tune-") as own, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tuner = Tuner(
-            tune.with_resources(tune.with_parameters(TrialRun, terms=terms), resources),
+            tune.with_resources(tune.with_parameters(trainable, terms=terms), _resources(packing)),
             param_space=space,
             tune_config=TuneConfig(
-                reuse_actors=not spread,
+                reuse_actors=packing.plan is None,
                 trial_name_creator=_name,
                 trial_dirname_creator=lambda trial: trial.trial_id,
                 **search,
@@ -118,15 +123,17 @@ def tune_trials(
             run_config=RunConfig(
                 name="tune",
                 storage_path=own,
-                failure_config=FailureConfig(max_failures=RETRIES),
+                failure_config=FailureConfig(max_failures=failures.RETRIES),
                 checkpoint_config=CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
                 stop=_StopAll(watching.stop, relay.trials.stop),
                 callbacks=[relay, *watching.loggers],
                 verbose=2 if watching.verbose else 0,
             ),
         )
+        counted = failures.Failures()
         try:
-            guarded(tuner.fit)
+            with failures_counted_by(lambda trial, error: counted.count(trial, relay.name(trial), error)):
+                guarded(tuner.fit)
         finally:
             relay.trials.close()
     if relay.errors:
@@ -134,34 +141,64 @@ def tune_trials(
     return relay.errors
 
 
+def _resources(packing: Packing) -> Any:
+    """What Tune reserves for a trial; the trial itself takes nothing if its work is done by node actors."""
+    if packing.plan:
+        return PlacementGroupFactory([{}, *packing.bundles])
+    if packing.on_cores is None:
+        return PlacementGroupFactory(list(packing.bundles))
+    return lambda config: PlacementGroupFactory(list(packing.bundles_of(experiment_of(config))))
+
+
 def _name(trial: Any) -> str:
     return folder_name(experiment_of(trial.config))
 
 
-class _Relay(Callback):
-    """Passes Tune's events on to the watch, and logs what trials have logged."""
+class Relay(Callback):
+    """Passes Tune's events on to the watch, and logs what trials have logged.
 
-    def __init__(
-        self, watching: Watching, on_done: Callable[[Experiment, TrialReport], None], trials: TrialWatch
-    ) -> None:
-        self._watch, self._stop, self._on_done, self.trials = watching.watch, watching.stop, on_done, trials
+    It runs in Tune's only loop, for every report of every trial, so it builds the experiment of a trial once.
+    """
+
+    def __init__(self, watching: Watching, trials: TrialWatch, machines: MachineWait) -> None:
+        self._watch, self._stop, self._on_done = watching.watch, watching.stop, watching.on_done
+        self.trials, self._machines = trials, machines
         self.errors: dict[str, str] = {}
+        self._known: dict[str, tuple[Any, Experiment, str]] = {}
+        """By the trial's id: its configuration, and the experiment and the name that it means."""
+        self._checked = float("-inf")
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # Tune pickles its callbacks, but the copy is never used
 
+    def _of(self, trial: Any) -> tuple[Experiment, str]:
+        config, experiment, name = self._known.get(trial.trial_id) or (None, None, "")
+        if experiment is None or config is not trial.config:  # some schedulers change a trial's configuration
+            experiment = experiment_of(trial.config)
+            name = folder_name(experiment)
+            self._known[trial.trial_id] = trial.config, experiment, name
+        return experiment, name
+
+    def name(self, trial: Any) -> str:
+        return self._of(trial)[1]
+
     def _update(self, trial: Any, state: str) -> str:
-        name = _name(trial)
-        self._watch.update(name, experiment_of(trial.config), state, TrialReport(trial.last_result or {}))
+        experiment, name = self._of(trial)
+        self._watch.update(name, experiment, state, TrialReport(trial.last_result or {}))
         return name
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         self._watch.tick()
-        self.trials.check((trial, _name(trial)) for trial in trials if trial.status == "RUNNING")
+        if time.monotonic() - self._checked < CHECK_EVERY:
+            return
+        self._checked = time.monotonic()
+        running = [trial for trial in trials if trial.status == "RUNNING"]
+        self.trials.check((trial, self.name(trial)) for trial in running)
+        self._machines.check(bool(running) or self._stop())
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self.errors.pop(self._update(trial, "running"), None)
-        self.trials.started(trial, simulated_delay(experiment_of(trial.config)))
+        self.trials.started(trial, simulated_delay(self._of(trial)[0]))
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
@@ -176,14 +213,21 @@ class _Relay(Callback):
         if not self._stop():  # otherwise Tune also reports trials as complete that it was told to stop
             last = TrialReport(trial.last_result or {})
             self._update(trial, "diverged" if last.diverged else "done")
-            self._on_done(experiment_of(trial.config), last)
+            self._on_done(self._of(trial)[0], last)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self.trials.ended(trial)
-        self.errors[self._update(trial, "failed")] = _reason(trial)
+        self.errors[self._update(trial, "failed")] = reason(trial)
 
 
-def _reason(trial: Any) -> str:
+class Kind(NamedTuple):
+    """What runs a trial of Tune's, and what passes on its reports."""
+
+    trainable: type[TrialRun]
+    relay: type[Relay]
+
+
+def reason(trial: Any) -> str:
     """The error itself, without its traceback, from the file that Tune has just written on this machine."""
     if trial.pickled_error_file:
         error = cloudpickle.loads(Path(trial.pickled_error_file).read_bytes())

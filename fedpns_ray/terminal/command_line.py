@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import sys
@@ -10,30 +9,45 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from fedpns_ray import __version__
 from fedpns_ray.addresses import redacted_text
 from fedpns_ray.errors import InputError, LostError, one_line
 from fedpns_ray.runtime.leaving import leave_when_done
-from fedpns_ray.terminal import compare, data, doctor, new, report, run, strategies, study, watch
+from fedpns_ray.terminal import (
+    compare,
+    conformance,
+    data,
+    doctor,
+    jobs,
+    new,
+    report,
+    run,
+    same,
+    strategies,
+    study,
+    verify,
+    watch,
+    what_if,
+)
+from fedpns_ray.terminal.parser import Parser
 
 COMMANDS: dict[str, Any] = {
-    "run": run, "compare": compare, "study": study, "report": report, "watch": watch, "data": data,
-    "strategies": strategies, "doctor": doctor, "new": new,
+    "run": run, "compare": compare, "study": study, "report": report, "watch": watch, "same": same, "verify": verify,
+    "what-if": what_if, "data": data, "strategies": strategies, "conformance": conformance, "doctor": doctor,
+    "jobs": jobs, "new": new,
 }  # fmt: skip
 """Each has WHAT it does, EXAMPLES, `add_arguments`, `command`, and RUNS_CODE: whether it runs user code."""
 
 
+FIRST_STEPS = """examples:
+  fedpns run --rounds 20 --out runs/first                        FedPNS on the paper's synthetic data, no download
+  fedpns report runs/first                                       its page, report.html
+  fedpns strategies                                              what else there is to choose from
+
+fedpns COMMAND --help has the flags and examples of a command.
+"""
 RESUMING = ("run", "compare", "study")
 """Commands that leave a folder from which the same command resumes."""
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser that reports errors in one line and does not accept abbreviated flags."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options | {"allow_abbrev": False})
-
-    def error(self, message: str) -> NoReturn:
-        raise InputError("", problem=message, hint=f"see {self.prog} --help")
 
 
 def entry() -> NoReturn:
@@ -86,16 +100,13 @@ def _say(message: str) -> None:
 
 
 def build_parser() -> Parser:
-    parser = Parser(prog="fedpns", description="Federated node selection: which nodes should train?")
+    parser = Parser(
+        prog="fedpns", description="Federated node selection: which nodes should train?", epilog=FIRST_STEPS
+    )
+    parser.add_argument("--version", action="version", version=f"fedpns {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for name, module in COMMANDS.items():
-        command = commands.add_parser(
-            name,
-            help=module.WHAT,
-            description=module.WHAT,
-            epilog=module.EXAMPLES,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
+        command = commands.add_parser(name, help=module.WHAT, description=module.WHAT, epilog=module.EXAMPLES)
         command.set_defaults(command=module.command, runs_code=module.RUNS_CODE)
         module.add_arguments(command)
     return parser

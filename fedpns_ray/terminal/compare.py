@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedpns_ray.study.seeds import parse_seeds
-from fedpns_ray.terminal.flags import add_address, add_cpu_fallback, add_patience, add_settings, patience, settings
+from fedpns_ray.terminal.flags import add_address, add_cpu_fallback, add_fuse, add_patience, patience
+from fedpns_ray.terminal.setting_flags import add_settings, settings
 
 if TYPE_CHECKING:
     from fedpns_ray.api import StudyOptions
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 WHAT = "Run several strategies and seeds side by side."
 RUNS_CODE = True
 EXAMPLES = """examples:
-  fedpns compare --strategies fedpns,fedavg --rounds 100
+  fedpns compare --rounds 20                                     FedPNS against FedAvg on synthetic data, one seed
+  fedpns compare --strategies fedpns,oort,afl --rounds 20 --seeds 1-3 --out runs/three
   fedpns compare --strategies fedpns,fedavg,bn2 --dataset mnist --sigma 0.2 --seeds 1-5 --out runs/fig3
 """
 
@@ -25,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strategies",
         default="fedpns,fedavg",
+        metavar="NAME,NAME",
         help="names, separated by commas; the file's strategy is ignored (default: %(default)s)",
     )
     parser.add_argument("--seeds", help="such as 1-5 or 1,3,7 (default: the file's seed, or 1)")
@@ -34,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_address(parser)
     add_cpu_fallback(parser)
     add_patience(parser)
+    add_fuse(parser)
     parser.add_argument("--json", action="store_true", help="print the table as JSON, and nothing else")
 
 
@@ -53,5 +57,6 @@ def command(options: argparse.Namespace) -> int:
         "command": resuming(Storage(out)),
         "cpu_fallback": options.cpu_fallback,
         "patience": patience(options),
+        "fuse": options.fuse,
     }
     return show_study(study, out, options, **how)

@@ -13,9 +13,10 @@ from rich.table import Table
 from fedpns_ray.errors import InputError
 from fedpns_ray.experiment import Experiment
 from fedpns_ray.registry import DATA_KINDS, PARTS, describe_default, official_datasets
-from fedpns_ray.terminal.flags import add_settings, settings
 from fedpns_ray.terminal.screen import console
-from fedpns_ray.terminal.strategies import print_offers
+from fedpns_ray.terminal.setting_flags import add_settings, settings
+from fedpns_ray.terminal.strategies import first_line, print_offers
+from fedpns_ray.validation import unknown_name
 
 WHAT = "Data sets and populations: list, fetch, verify, show."
 RUNS_CODE = False
@@ -26,6 +27,11 @@ EXAMPLES = """examples:
   fedpns data show --dataset mnist --sigma 0.2 --rho 2 --out population.png
   fedpns data show --dataset mnist --partition dirichlet --export part.parquet
 """
+SHOW_EXAMPLES = """examples:
+  fedpns data show --nodes 10                                                 the paper's synthetic data
+  fedpns data show --dataset mnist --sigma 0.2 --rho 2 --out population.png
+  fedpns data show --dataset mnist --partition dirichlet --concentration 0.1 --export part.parquet
+"""
 NAMES = tuple(official_datasets())
 THE_PAPERS = ("mnist", "fashion-mnist", "cifar10")
 """What is fetched unless others are named."""
@@ -34,7 +40,7 @@ SHOWN = 60
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(metavar="ACTION")
+    actions = parser.add_subparsers(title="actions", metavar="ACTION")
     for name, function, what in (
         ("fetch", _fetch, f"download and verify data sets (default: {', '.join(THE_PAPERS)})"),
         ("verify", _verify, "check the data sets that are there"),
@@ -42,8 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action = actions.add_parser(name, help=what, description=what)
         action.add_argument("names", nargs="*", metavar="DATASET", help=", ".join(NAMES))
         action.set_defaults(command=function)
-    show = actions.add_parser("show", help="draw a population: which node holds which labels")
-    add_settings(show)
+    what = "draw a population: which node holds which labels"
+    show = actions.add_parser("show", help=what, description=what, epilog=SHOW_EXAMPLES)
+    add_settings(show, sections=("data",))
     show.add_argument("--out", type=Path, metavar="FILE", help="also save it as a picture (.png, .pdf or .svg)")
     show.add_argument(
         "--export", type=Path, metavar="FILE", help="also write node → sample indices (.json or .parquet)"
@@ -64,9 +71,8 @@ def command(options: argparse.Namespace) -> int:
             grid.add_column(column, no_wrap=column in ("name", "from"))
         for name, part in PARTS[kind].items():
             parameters = "\n".join(f"{key} = {describe_default(part, key)}" for key in part.model_fields)
-            what = (part.__doc__ or "").strip().splitlines()[0]
             here = [standing.get(name, "")] if kind == "dataset" else []
-            grid.add_row(name, what, parameters, "built in", *here)
+            grid.add_row(name, first_line(part), parameters, "built in", *here)
         console.print(grid)
     print_offers(DATA_KINDS)
     console.print(f"data root: {root} (FEDPNS_DATA); your own: --dataset package.module:Class", soft_wrap=True)
@@ -96,7 +102,7 @@ def _verify(options: argparse.Namespace) -> int:
 def _known(names: Sequence[str]) -> Sequence[str]:
     for name in names:
         if name not in NAMES:
-            raise InputError("dataset", name, f"choose from {', '.join(NAMES)}", problem="is unknown")
+            raise unknown_name("dataset", name, NAMES)
     return names
 
 
@@ -111,7 +117,7 @@ def _show(options: argparse.Namespace) -> int:
         sys.path.append(str(Path.cwd()))  # last: what lies in this folder must not stand in for what is installed
     experiment = Experiment(**settings(options))
     if options.export:
-        refuse_export(options.export)
+        refuse_export(options.export, experiment.build_dataset())
     population = build_population(experiment)
     grid = Table(title=f"{experiment.dataset}: samples of each label on each node", title_justify="left")
     for column in ("node", "iid", *map(str, range(population.samples.classes)), "D_i", "q_dif"):

@@ -20,7 +20,9 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--address", help="examine every machine of the Ray cluster there (auto: the one on this machine)"
+        "--address",
+        metavar="HOST:PORT",
+        help="examine every machine of the Ray cluster there (auto: the one on this machine)",
     )
     parser.add_argument(
         "--out", metavar="DIR", help="with --address: also check that every machine can write a study there"

@@ -41,7 +41,7 @@ def dry_run(study: Study, storage: Storage, address: str | None) -> int:
             console.print("no estimate: timing a trial would start a machine")
         elif missing:
             samples = load_samples(missing)
-            refuse_impossible(missing, samples)
+            refuse_impossible(missing, samples, study.search)
             seconds = estimate(missing, packing, share(samples))
             console.print(f"about {clock(seconds)}, estimated from two rounds of each kind of trial, timed just now")
     if study.search:
@@ -52,6 +52,8 @@ def dry_run(study: Study, storage: Storage, address: str | None) -> int:
 def _stopped_early(study: Study) -> str:
     assert study.search is not None
     rounds = study.trials[0].experiment.rounds
+    if study.search.scheduler == "none":
+        return "none stopped early"
     if study.grace < rounds:
         return "stopped early where they fall behind"
     verb = "s are" if rounds > 1 else " is"

@@ -1,65 +1,11 @@
-"""Flags that several commands share: settings, address, CPU fallback."""
+"""Flags that several commands share: address, CPU fallback, patience, limits."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, get_args
 
 from fedpns_ray.errors import InputError
-from fedpns_ray.experiment import Experiment
-from fedpns_ray.registry import PARTS, Parameter, describe_default, known_parameters
-from fedpns_ray.settings import defaults_of, overridden
-from fedpns_ray.yaml_file import read_yaml
-
-SECTIONS = {
-    "strategy": ("strategy", "selection", "objective", "aggregation", "server"),
-    "data": ("dataset", "partition", "nodes", "samples_per_node", "size_spread", "noisy_nodes", "label_noise"),
-    "model and training": (
-        "model", "vectorize", "buffers", "loss", "fraction", "rounds", "epochs", "batch_size", "optimizer", "max_steps",
-        "lr", "lr_decay", "lr_floor", "clip_updates", "evaluate_every", "metrics", "centralised", "seed",
-    ),
-    "simulated behaviour of nodes": ("drop_probability", "slow_fraction", "slow_seconds"),
-    "device model (simulated time)": (
-        "devices", "device_speed", "device_uplink", "device_spread", "device_file", "device_fading",
-    ),
-}  # fmt: skip
-KINDS = {
-    "parameters of the strategy": ("selection", "objective", "aggregation", "server"),
-    "parameters of the optimizer": ("optimizer",),
-    "parameters of the data": ("dataset", "partition"),
-}
-"""Sections of flags for the parameters of parts."""
-
-
-def add_settings(parser: argparse.ArgumentParser, without: Sequence[str] = ()) -> None:
-    """Add a flag for every field of Experiment and every parameter of every part."""
-    parser.add_argument("config", nargs="?", type=Path, help="a YAML file with settings; flags override it")
-    for section, names in SECTIONS.items():
-        group = parser.add_argument_group(section)
-        for name in names:
-            if name not in without:
-                group.add_argument(_flag(name), dest=f"set.{name}", metavar=_metavar(name), help=_help(name))
-    for section, kinds in KINDS.items():
-        group = parser.add_argument_group(section)
-        for name, takers in known_parameters(kinds).items():
-            group.add_argument(_flag(name), dest=f"set.{name}", metavar="X", help=_parameter_help(takers))
-    group.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="any setting, such as a parameter of a user-defined part",
-    )
-
-
-def settings(options: argparse.Namespace) -> dict[str, Any]:
-    """The file's settings, overridden by flags."""
-    flags = {key.removeprefix("set."): value for key, value in vars(options).items() if key.startswith("set.")}
-    given = {key: value for key, value in flags.items() if value is not None}
-    given |= pairs(options.set, "set")
-    return overridden(read_yaml(options.config) if options.config else {}, given)
 
 
 def pairs(texts: Sequence[str], field: str) -> dict[str, str]:
@@ -75,7 +21,9 @@ def pairs(texts: Sequence[str], field: str) -> dict[str, str]:
 
 def add_address(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
-        "--address", help="join the Ray cluster there (auto: the one on this machine; default: RAY_ADDRESS)"
+        "--address",
+        metavar="HOST:PORT",
+        help="join the Ray cluster there (auto: the one on this machine; default: RAY_ADDRESS)",
     )
 
 
@@ -108,25 +56,45 @@ def patience(options: argparse.Namespace) -> float | None:
     return seconds
 
 
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
+def add_fuse(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--fuse",
+        metavar="{auto,off,N}",
+        help="train and test N trials that share their shapes together, in one worker; auto: on GPUs, and the tests of "
+        "MLR on cores (default: the file's, or auto)",
+    )
 
 
-def _metavar(name: str) -> str:
-    choices = get_args(Experiment.model_fields[name].annotation)
-    return "{" + ",".join(choices) + "}" if choices and isinstance(choices[0], str) else "X"
+def add_submit(parser: argparse._ActionsContainer, what: str, results: str) -> None:
+    parser.add_argument(
+        "--submit",
+        metavar="URL",
+        help=f"send this folder and the {what} to the cluster whose dashboard is there; follow it, fetch its {results} "
+        "to runs/NAME (see also fedpns jobs)",
+    )
 
 
-def _parameter_help(takers: Sequence[Parameter]) -> str:
-    first = takers[0]
-    what = f"{' or '.join(it.part.name for it in takers)}: {first.description}".replace("%", "%%")
-    return f"{what} Default: {describe_default(first.part, first.field)}."
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-def _help(name: str) -> str:
-    field = Experiment.model_fields[name]
-    what = (field.description or "").replace("%", "%%")
-    by_dataset = {dataset: defaults_of(dataset)[name] for dataset in PARTS["dataset"] if name in defaults_of(dataset)}
-    default = f" Default: {field.default}." if field.default not in ("", None) else ""
-    others = "".join(f" For {dataset}: {value}." for dataset, value in by_dataset.items() if value != field.default)
-    return f"{what}{default}{others}"
+def add_time_limit(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--time-limit",
+        metavar="TIME",
+        help="stop after so long, such as 90m, 2h or 1d, with a checkpoint; the same command resumes",
+    )
+
+
+def time_limit(options: argparse.Namespace) -> float | None:
+    """The flag in seconds; None if the command has no such flag or it was not given."""
+    text = getattr(options, "time_limit", None)
+    if text is None:
+        return None
+    number, unit = (text[:-1], UNITS[text[-1]]) if text[-1:] in UNITS else (text, 1.0)
+    try:
+        seconds = float(number) * unit
+    except ValueError:
+        seconds = 0.0
+    if not 1 <= seconds < float("inf"):
+        raise InputError("time_limit", text, "it must be like 3600, 90m, 2h or 1d, and at least 1 s")
+    return seconds

@@ -8,10 +8,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
+from rich.text import Text
 from typing_extensions import Unpack
 
 from fedpns_ray.study.study_file import Study, read_study
-from fedpns_ray.terminal.flags import add_address, add_cpu_fallback, add_patience, pairs, patience
+from fedpns_ray.terminal.flags import (
+    add_address,
+    add_cpu_fallback,
+    add_fuse,
+    add_patience,
+    add_submit,
+    add_time_limit,
+    pairs,
+    patience,
+    time_limit,
+)
 from fedpns_ray.terminal.screen import console, message_level, messages, stop_on_signal
 from fedpns_ray.terminal.words import noted_command
 
@@ -27,6 +38,7 @@ EXAMPLES = """examples:
   fedpns study tune/fig5.yaml --seeds 1-2 --rounds 20 --out /tmp/quick
   fedpns study tune/grid.yaml --address auto --out s3://bucket/grid
   fedpns study tune/grid.yaml --submit http://127.0.0.1:8265 --out s3://bucket/grid      sent to a cluster, see cluster/
+  fedpns study tune/grid.yaml --submit http://127.0.0.1:8265 --out s3://bucket/grid --time-limit 2h
 """
 
 
@@ -52,14 +64,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="print trials, resources and an estimate; run nothing")
     add_address(parser)
-    parser.add_argument(
-        "--submit",
-        metavar="URL",
-        help="send this folder and the study to the cluster whose dashboard is there; follow it, fetch its report and "
-        "tables to runs/NAME",
-    )
+    add_submit(parser, "study", "report and tables")
+    add_time_limit(parser)
     add_cpu_fallback(parser)
     add_patience(parser)
+    add_fuse(parser)
     parser.add_argument("--json", action="store_true", help="print the table as JSON, and nothing else")
     parser.add_argument("--verbose", action="store_true", help="print Ray Tune's own log instead of the live table")
     parser.add_argument("--mlflow", metavar="URI", help="also log to this MLflow folder, database or tracking server")
@@ -68,10 +77,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(options: argparse.Namespace) -> int:
     study = described(options)  # a mistake in the file is refused before pandas and torch are imported
+    time_limit(options)
     if options.submit:
-        from fedpns_ray.terminal.submit import submit
+        from fedpns_ray.terminal.submit import submit_study
 
-        return submit(study, options)
+        return submit_study(study, options)
     if options.dry_run:
         from fedpns_ray.api import prepared
         from fedpns_ray.terminal.dry_run import dry_run
@@ -86,6 +96,7 @@ def command(options: argparse.Namespace) -> int:
         resume=options.resume,
         cpu_fallback=options.cpu_fallback,
         patience=patience(options),
+        fuse=options.fuse,
         verbose=options.verbose,
         mlflow=options.mlflow,
         wandb=options.wandb,
@@ -106,7 +117,7 @@ def show_study(study: Study, out: Path | str | None, options: argparse.Namespace
     from fedpns_ray.reporting.study_result import LEAVES, TABLES
 
     view = StudyView(messages, study, message_level(quiet=options.json or how.get("verbose", False)))
-    with stop_on_signal() as how["stop"]:
+    with stop_on_signal(time_limit(options)) as how["stop"]:
         found = run_study(study, out, address=options.address, progress=view, **how)
     if found.outcome.stopped:
         messages.print(f"stopped; the same command resumes from {found.storage}", soft_wrap=True)
@@ -116,8 +127,11 @@ def show_study(study: Study, out: Path | str | None, options: argparse.Namespace
     else:
         if len(found.table):
             _print_table(found.table, found.results)
+            _print_card(found.results)
         if found.verdict:
             console.print(found.verdict, soft_wrap=True)
+        for claim in found.claims:
+            console.print(str(claim), soft_wrap=True)
         leaves = LEAVES if len(found.table) else TABLES
         console.print(f"{', '.join(leaves)} and trials written to {found.storage}", soft_wrap=True)
         if len(found.table):
@@ -126,13 +140,42 @@ def show_study(study: Study, out: Path | str | None, options: argparse.Namespace
 
 
 def _print_table(rows: Any, results: Any) -> None:
+    from fedpns_ray.reporting.curves import line_axes
     from fedpns_ray.reporting.formatting import formatted
+    from fedpns_ray.reporting.names import in_words
+    from fedpns_ray.reporting.palette import looks
+    from fedpns_ray.reporting.ranking import best, ranked
 
+    rows = ranked(rows, results)
     header, body = formatted(rows, results)
-    title = "mean over seeds ± half its 95 % interval; final: mean of the last 5 rounds; accuracies in %"
+    lines = line_axes(results.study)
+    names = [in_words(row, lines) for row in rows.to_dict("records")]
+    colours = {name: look.on_dark for name, look in looks(names).items()}
+    title = (
+        "mean over seeds ± half its 95 % interval; final: mean of the last 5 rounds; accuracies in %; the best in bold"
+    )
     grid = Table(title="\n".join(filter(None, [results.label, title])), title_justify="left")
     for column in header:
         grid.add_column(column, justify="left" if column in results.study.axes else "right")
-    for cells in body:
-        grid.add_row(*cells)
+    for cells, name, winner in zip(body, names, best(rows, results), strict=True):
+        styles = [colours[name] if column in lines else "" for column in header]
+        grid.add_row(*(Text(cell, style) for cell, style in zip(cells, styles, strict=True)), style="bold" * winner)
+    console.print(grid)
+
+
+def _print_card(results: Any) -> None:
+    """Whom each strategy drew and what that cost; with intervals in table.md and on the page."""
+    from fedpns_ray.reporting.report_card import report_card
+
+    axes = list(results.study.axes)
+    header, rows = report_card(results.trials, axes, intervals=False)
+    if not rows:
+        return
+    grid = Table(title="whom the selection drew, and what drawing cost: means over seeds", title_justify="left")
+    for k, column in enumerate(header):
+        named = column in axes  # its cells are never cut
+        least = max(len(cells[k]) for cells in rows) if named else None
+        grid.add_column(column, justify="left" if named else "right", min_width=least)
+    for cells in rows:
+        grid.add_row(*map(Text, cells))
     console.print(grid)

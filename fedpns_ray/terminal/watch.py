@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
+import os
 import shlex
 import time
 from collections import Counter
@@ -19,12 +20,14 @@ from rich.table import Table
 from rich.text import Text
 
 from fedpns_ray.errors import InputError
+from fedpns_ray.records.file_names import STUDY, TRIALS
 from fedpns_ray.records.record import CORE, FATES, Record
 from fedpns_ray.records.schema import plotted
-from fedpns_ray.terminal.screen import console
+from fedpns_ray.terminal.screen import console, messages
 
 if TYPE_CHECKING:
     from fedpns_ray.core.quantity import Quantity
+    from fedpns_ray.records.storage import Storage
     from fedpns_ray.reporting.collecting import Gathered
     from fedpns_ray.reporting.runs import Run
 
@@ -33,6 +36,8 @@ RUNS_CODE = False
 EXAMPLES = """examples:
   fedpns watch runs/first                                        a run, live, until it ends or Ctrl-C
   fedpns watch runs/fig3 --html live.html                        a study, and its page, rewritten every few seconds
+
+It waits for what has not begun. Exit code 0: all runs are over, 1: they were stopped before.
 """
 BLOCKS = "▁▂▃▄▅▆▇█"
 CURVE = 60
@@ -49,23 +54,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--every", default="2", metavar="SECONDS", help="seconds between two updates (default: %(default)s)"
     )
+    parser.add_argument(
+        "--wait", default="600", metavar="SECONDS", help="how long to wait for it to begin (default: %(default)s)"
+    )
     parser.add_argument("--once", action="store_true", help="show the current state and exit")
 
 
 def command(options: argparse.Namespace) -> int:
-    """Watch until the last run ends, or until Ctrl-C; never changes what it watches."""
+    """Watch until the last run ends or is stopped, or until Ctrl-C; never changes what it watches."""
     from fedpns_ray.reporting.collecting import gather
+    from fedpns_ray.reporting.liveness import Liveness
     from fedpns_ray.reporting.page import write_page
 
-    every, written = _seconds(options.every), -1
+    every, written, wait = _seconds("every", options.every), -1, _seconds("wait", options.wait)
+    if not options.once:
+        _await_begin(options.folder, every, wait)
+    liveness = Liveness(options.folder)
     with Live(console=console, auto_refresh=False) if console.is_terminal else nullcontext() as live:
         while True:
             began = time.monotonic()
             gathered = gather([options.folder])
+            stopped = liveness.stopped(gathered, at_once=options.once)
             if live:
-                live.update(view(gathered), refresh=True)
+                live.update(view(gathered, stopped), refresh=True)
             rounds = sum(len(run.records) for run in gathered.runs)
-            over = options.once or ended(gathered)
+            over = options.once or stopped or ended(gathered)
             if options.html and (rounds != written or over):
                 write_page(gathered, options.html, shlex.join(["fedpns", "report", gathered.sources[0].place]))
                 written = rounds
@@ -74,17 +87,41 @@ def command(options: argparse.Namespace) -> int:
             spent = time.monotonic() - began
             time.sleep(max(every, 2 * spent))  # a large study is read less often, so as not to load the machine
     if not console.is_terminal:
-        console.print(view(gathered))
-    return 0
+        console.print(view(gathered, stopped))
+    return 1 if stopped and not options.once else 0
 
 
-def _seconds(text: str) -> float:
+def _await_begin(place: str, every: float, wait: float) -> None:
+    """Wait until something is there to be read; an InputError if nothing is in time."""
+    from fedpns_ray.records.storage import Storage
+
+    storage, began, said = Storage(place), time.monotonic(), False
+    while _to_come(storage):
+        if time.monotonic() - began >= wait:
+            raise InputError(str(storage), problem=f"has not begun within {wait:g} s")
+        if not said:
+            messages.print(f"waiting for {storage} to begin …", soft_wrap=True)
+            said = True
+        time.sleep(min(every, max(0.0, began + wait - time.monotonic())))
+
+
+def _to_come(storage: Storage) -> bool:
+    """Whether a run or a study may begin here: there is no such place, it is empty, or a study without a trial."""
+    if storage.path and not os.path.lexists(storage.path):
+        return True
+    if storage.path and not storage.path.is_dir():
+        return False
+    there = [name for name in storage.names() if not name.startswith(".")]
+    return not there or (STUDY in there and not storage.names(TRIALS))
+
+
+def _seconds(name: str, text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
-        raise InputError("every", text, "it must be a number of seconds above 0")
+        raise InputError(name, text, "it must be a number of seconds above 0")
     return seconds
 
 
@@ -93,11 +130,11 @@ def ended(gathered: Gathered) -> bool:
     return len(gathered.runs) >= gathered.expected and all(run.over for run in gathered.runs)
 
 
-def view(gathered: Gathered) -> RenderableType:
-    """A view of what the folders hold now."""
+def view(gathered: Gathered, stopped: bool = False) -> RenderableType:
+    """A view of what the folders hold now; `stopped`: nobody is working on what is unfinished."""
     if len(gathered.runs) == gathered.expected == 1 and not gathered.left_out:
-        return _one(gathered.runs[0])
-    return _many(gathered)
+        return _one(gathered.runs[0], stopped)
+    return _many(gathered, stopped)
 
 
 def spark(values: Sequence[float | None], width: int, low: float | None = None, high: float | None = None) -> str:
@@ -114,9 +151,11 @@ def spark(values: Sequence[float | None], width: int, low: float | None = None, 
     return "".join(BLOCKS[min(top, max(0, round(top * (mean - low) / span)))] for mean in means)
 
 
-def _state(run: Run) -> str:
+def _state(run: Run, stopped: bool) -> str:
     if run.diverged:
         return f"diverged in round {len(run.records)}"
+    if stopped:
+        return f"stopped after round {len(run.records)} of {run.experiment.rounds}; the same command resumes"
     return "finished" if run.finished else f"round {len(run.records)} of {run.experiment.rounds}"
 
 
@@ -136,11 +175,11 @@ def _shown(run: Run) -> list[Quantity]:
     return [quantity for quantity in plotted(run.quantities) if quantity.key not in core]
 
 
-def _one(run: Run) -> Group:
+def _one(run: Run, stopped: bool) -> Group:
     """One run: curves of accuracy, loss and the quantities of its parts, the last round, every node's draws."""
     e = run.experiment
     lines: list[RenderableType] = [
-        Text(f"{e.label} on {e.dataset} ({e.model}), seed {e.seed}: {_state(run)}", style="bold")
+        Text(f"{e.label} on {e.dataset} ({e.model}), seed {e.seed}: {_state(run, stopped)}", style="bold")
     ]
     grid = Table(box=None, pad_edge=False, show_header=False)
     for quantity in _shown(run):
@@ -163,15 +202,17 @@ def _bars(counts: Sequence[int], drawn: Counter[int]) -> str:
     return "".join(spark([count], 1, 0, max(drawn.values())) for count in counts)
 
 
-def _many(gathered: Gathered) -> Group:
+def _many(gathered: Gathered, stopped: bool) -> Group:
     """One row per run, running ones first."""
-    from fedpns_ray.reporting.curves import label_of
+    from fedpns_ray.reporting.names import in_words
 
     runs = sorted(gathered.runs, key=lambda run: (run.over, -len(run.records)))
     done, diverged = sum(run.finished for run in runs), sum(run.diverged for run in runs)
     waiting = max(0, gathered.expected - len(runs))
-    counts = f"{done} finished, {len(runs) - done - diverged} unfinished, {waiting} to come"
+    state = "stopped" if stopped else "unfinished"
+    counts = f"{done} finished, {len(runs) - done - diverged} {state}, {waiting} to come"
     counts += f", {diverged} diverged" if diverged else ""
+    counts += "; nobody is working on it: the same command resumes" if stopped else ""
     grid = Table(box=None, pad_edge=False)
     accuracy, loss = CORE[Record.test_accuracy], CORE[Record.test_loss]
     for column in ("run", "round", "of", "accuracy", "loss", ""):
@@ -180,7 +221,7 @@ def _many(gathered: Gathered) -> Group:
         settings: dict[str, Any] = run.experiment.settings() | {"strategy": run.experiment.label}
         axes = [axis for axis in gathered.study.axes if axis not in ("strategy", *run.experiment.parts)]
         grid.add_row(
-            ", ".join(filter(None, [label_of(settings, ["strategy", *axes]), f"seed {run.experiment.seed}"])),
+            ", ".join(filter(None, [in_words(settings, ["strategy", *axes]), f"seed {run.experiment.seed}"])),
             str(len(run.records)),
             str(run.experiment.rounds),
             _number(_last(run, accuracy.key), accuracy),

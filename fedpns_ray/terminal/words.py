@@ -1,4 +1,4 @@
-"""The words of a `fedpns study` command as they were typed, for a job on a cluster and for the study's folder."""
+"""The words of a command as they were typed, for a job on a cluster and for the study's folder."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def rewritten(words: Sequence[str], changes: Mapping[str, Change]) -> Iterator[s
 
 
 def without_submit(words: Sequence[str]) -> list[str]:
-    """The arguments of the same study on the cluster; `words` begin with the command."""
-    return list(rewritten(words[1:], {"--submit": _dropped}))
+    """The same command on the cluster."""
+    return list(rewritten(words, {"--submit": _dropped}))
 
 
 def noted_command(words: Sequence[str]) -> str:
@@ -37,7 +37,7 @@ def noted_command(words: Sequence[str]) -> str:
 
     Where it ran and how it printed do not belong to the study.
     """
-    changes: dict[str, Change] = {"--address": _dropped, "--submit": _dropped}
+    changes: dict[str, Change] = {"--address": _dropped, "--submit": _dropped, "--time-limit": _dropped}
     kept = (word for word in rewritten(words, changes) if word != "--json")
     return shlex.join(["fedpns", *map(_shown, kept)])
 

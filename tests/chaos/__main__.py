@@ -45,7 +45,9 @@ def disturb(name, seed, folder, bucket):
         else:
             outcome = "refused" if code == 2 else "lost"
         place = f"{kind} on {machines} machine{'s' * (machines > 1)}, after {moment} rounds"
-        return outcome, f"{place}: {did}", stall, said if outcome in ("refused", "lost", "wrong") else ""
+        if outcome == "resumed":
+            said = scene.ended[0][1]
+        return outcome, f"{place}: {did}", stall, "" if outcome == "survived" else said
     finally:
         scene.close()
 

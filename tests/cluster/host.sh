@@ -1,14 +1,19 @@
 #!/usr/bin/env bash
 # The first process of a host: its own /tmp, /run, /dev/shm, home and name, then an ssh server on its address until it is ended.
-# host.sh NAME FOLDER KEEP…: FOLDER becomes root's home; KEEP are paths that stay what they are, wherever they lie.
+# host.sh NAME FOLDER PREFIX KEEP…: FOLDER becomes root's home; PREFIX is an environment of Python, which the host may change for
+# itself and which has the pinned packages but not ours; KEEP are paths that stay what they are, wherever they lie.
 set -euo pipefail
-name=$1 folder=$2
-shift 2
+name=$1 folder=$2 prefix=$3
+shift 3
 hostname "$name"
 mount -t proc proc /proc
 rest=$folder/rest
 mkdir -p "$rest"
 mount -t tmpfs tmpfs "$rest"
+mkdir "$rest/changed" "$rest/work"
+mount -t overlay overlay -o "lowerdir=$prefix,upperdir=$rest/changed,workdir=$rest/work" "$prefix"
+rm -r "$prefix"/lib/python3*/site-packages/*fedpns_ray*
+[ ! -e "$folder/fedpns.pth" ] || cp "$folder/fedpns.pth" "$(echo "$prefix"/lib/python3*/site-packages)"
 for hidden in /tmp /run /dev/shm "$HOME"; do
     own=$rest$hidden
     mkdir -p "$own"

@@ -1,7 +1,8 @@
 """Real hosts on one machine: network, process and mount namespaces, each with its own address, home and ssh server.
 
-There is a laptop, which holds the switch, and the machines of a cluster. Nothing on the outer machine changes except
-names under /run/netns. `close` removes them and every process of a host: its first process takes all others with it.
+There is a laptop, which holds the switch, and the machines of a cluster. No host has our package, only what it is sent.
+Nothing on the outer machine changes except names under /run/netns. `close` removes them and every process of a host:
+its first process takes all others with it.
 """
 
 import os
@@ -31,11 +32,16 @@ def run(*command, **options):
     return subprocess.run([str(part) for part in command], check=True, capture_output=True, text=True, **options)
 
 
+ONE_CORE = "export RAY_OVERRIDE_RESOURCES='{\"CPU\": 1}'\n"
+
+
 class Hosts:
     """`laptop` and the named machines, on one network. `shared` is a folder that all of them see."""
 
-    def __init__(self, folder: Path, *names: str):
+    def __init__(self, folder: Path, *names: str, bashrc: str = ONE_CORE, installed: bool = True):
+        """`bashrc`: what a login finds; `installed`: whether cluster/onprem.yaml finds its installation done."""
         self._folder, self._mark = folder, f"fp{os.getpid()}"
+        self._bashrc, self._installed = bashrc, installed
         self.shared = folder / "shared"
         self.shared.mkdir(parents=True)
         self.addresses = {name: f"10.77.0.{k}" for k, name in enumerate(("laptop", *names), 1)}
@@ -62,11 +68,14 @@ class Hosts:
         self.close()
 
     def close(self):
-        for process in self._first.values():
+        for name in reversed(self.addresses):  # the laptop, which has the switch, last
+            self._end(name)
+
+    def _end(self, name: str):
+        if process := self._first.get(name):
             process.send_signal(signal.SIGKILL)
             process.wait()
-        for name in self.addresses:
-            subprocess.run(["ip", "netns", "delete", self._net(name)], capture_output=True)
+        subprocess.run(["ip", "netns", "delete", self._net(name)], capture_output=True)
 
     # --- what a test does -----------------------------------------------------------------------------------------
 
@@ -97,6 +106,20 @@ class Hosts:
 
     def plug_in(self, name: str):
         run("ip", "-n", self._net("laptop"), "link", "set", f"to-{name}", "up")
+
+    def freeze(self, name: str):
+        """Stop all processes of a host but its first one; it stays on the network, and says nothing."""
+        run(*self.command(name, "kill", "-STOP", "--", "-1"))
+
+    def add(self, name: str):
+        """Start one more host."""
+        self.addresses[name] = f"10.77.0.{len(self.addresses) + 1}"
+        self._plug(name)
+        self._boot(name)
+
+    def remove(self, name: str):
+        """End a host and all its processes; its address is not given again."""
+        self._end(name)
 
     def processes(self, name: str):
         """The processes of a host, as the host sees them."""
@@ -131,10 +154,12 @@ class Hosts:
         (home / ".ssh").mkdir(parents=True, mode=0o700)
         (home / ".ssh" / "authorized_keys").write_text(Path(f"{self._key}.pub").read_text())
         shutil.copy(self._key, home / ".ssh" / "id_ed25519")
-        (home / ".bashrc").write_text("export RAY_OVERRIDE_RESOURCES='{\"CPU\": 1}'\n")  # a machine of one core
-        (home / ".fedpns").mkdir()
-        (home / ".fedpns" / "venv").symlink_to(sys.prefix)  # set up already: nothing is to be downloaded
-        shutil.copy(ROOT / "requirements.txt", home / ".fedpns")
+        (home / ".bashrc").write_text(self._bashrc)
+        if self._installed and name != "laptop":  # nothing is to be downloaded
+            (home / ".fedpns").mkdir()
+            (home / ".fedpns" / "venv").symlink_to(sys.prefix)
+            shutil.copy(ROOT / "fedpns_ray" / "requirements.txt", home / ".fedpns")
+            (folder / "fedpns.pth").write_text(str(Path.home() / "fedpns"))
         host_key = folder / "host_key"
         run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", host_key)
         host_key = shutil.copy(host_key, home / ".ssh" / "host_key")
@@ -160,7 +185,7 @@ class Hosts:
         ]
         with (folder / "log").open("w") as log:
             self._first[name] = subprocess.Popen(
-                [*command, "bash", str(HERE / "host.sh"), name, str(folder), *keep],
+                [*command, "bash", str(HERE / "host.sh"), name, str(folder), sys.prefix, *keep],
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                 env={"PATH": os.environ["PATH"], "HOME": str(Path.home())},
             )  # fmt: skip

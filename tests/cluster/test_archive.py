@@ -73,7 +73,10 @@ def sent(dashboard, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(clone)
         submission = Submission(
-            f"http://127.0.0.1:{dashboard.server_port}", ["tune/fig1.yaml"], Path("tune/fig1.yaml"), "/shared/s"
+            f"http://127.0.0.1:{dashboard.server_port}",
+            ["study", "tune/fig1.yaml"],
+            Path("tune/fig1.yaml"),
+            "/shared/s",
         )
         submission.start(lambda text: None)
     (package,) = dashboard.packages

@@ -39,8 +39,8 @@ def test_the_words_that_were_typed_travel(tmp_path, monkeypatch, submit):
     sent = []
 
     class Recorder:
-        def __init__(self, address, arguments, study, out):
-            sent.append((address, arguments, str(study), out))
+        def __init__(self, address, words, study, out):
+            sent.append((address, words, str(study), out))
             raise InputError("submit", problem="is only tried here")
 
     def more(parser, add_arguments=study.add_arguments):
@@ -53,7 +53,38 @@ def test_the_words_that_were_typed_travel(tmp_path, monkeypatch, submit):
     (tmp_path / "s.yaml").write_text("base: {rounds: 2}\n")
     typed = ["s.yaml", "--out=/shared/s", "--brand-new", "7", "--seeds", "1-2", "--set", "sigma=0.5", "--verbose"]
     assert main(["study", *typed[:2], *submit, *typed[2:]]) == 2
-    assert sent == [("http://127.0.0.1:9", typed, "s.yaml", "/shared/s")]
+    assert sent == [("http://127.0.0.1:9", ["study", *typed], "s.yaml", "/shared/s")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "out: nothing is not allowed together with --submit; it must be the absolute path of a folder on the"),
+        (["--out", "s3://k:secret@b/r"], "out: s3://b/r is not allowed together with --submit"),
+        (["--out", "/r", "--in-process"], "in_process: True is not allowed together with --submit"),
+        (["--out", "/r", "--address", "auto"], "address: auto is not allowed together with --submit"),
+        (
+            ["--out", "/r", "--time-limit", "soon"],
+            "time_limit: 'soon' is not allowed; it must be like 3600, 90m, 2h or",
+        ),
+        (["--out", "/r", "--sigma", "7"], "sigma: '7' is not allowed"),
+        (["--out", "/r"], "submit: http://127.0.0.1:9 does not accept jobs ("),
+    ],
+)
+def test_mistakes_in_a_run_are_one_line(tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "--submit", "http://127.0.0.1:9", *arguments]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith(f"fedpns: {message}") and said.err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_ends_at_its_time_limit_and_resumes(tmp_path, capsys):
+    command = ["run", "--nodes", "5", "--samples-per-node", "20", "--in-process", "--out", str(tmp_path / "r")]
+    assert main([*command, "--rounds", "1000000", "--time-limit", "1s"]) == 130
+    assert "the time limit of 1 s is reached: stopping …" in capsys.readouterr().err
+    done = len((tmp_path / "r" / "rounds.jsonl").read_bytes().splitlines())
+    assert main([*command, "--rounds", str(done + 1)]) == 0
 
 
 def test_a_study_of_this_machine_is_not_written_over(tmp_path, monkeypatch, capsys):

@@ -1,4 +1,4 @@
-"""Checks cluster files with Ray's own code and our own rules. The only test helper that uses Ray's private names."""
+"""Checks cluster files with Ray's own code and our own rules. Like scaling.py, it uses Ray's private names."""
 
 import re
 from pathlib import Path
@@ -8,9 +8,15 @@ import yaml
 from ray.autoscaler._private.kuberay.autoscaling_config import _derive_autoscaling_config_from_ray_cr
 from ray.autoscaler._private.util import prepare_config, validate_config
 
+from tests.cluster.cloud_rules import trouble
+
 ROOT = Path(__file__).parent.parent.parent
-IMAGE = "rayproject/ray:2.60.0-py311-gpu"
-LEFT_HERE = (".git", ".venv", "/data", "/runs")
+VERSION = "2.60.0"
+WORKER_IMAGE, HEAD_IMAGE = (f"rayproject/ray:{VERSION}-py311-{kind}" for kind in ("gpu", "cpu"))
+MOUNTS = {"~/fedpns/fedpns_ray": "fedpns_ray", "~/.ray": "~/.ray"}
+PINS = "fedpns/fedpns_ray/requirements.txt"
+CUDA_CHECK = "python -m fedpns_ray.doctor.cuda"
+IDLE = "python -m fedpns_ray.doctor.idle --hours "
 CLUSTER_SPEC = {
     "rayVersion",
     "authOptions",
@@ -54,21 +60,23 @@ def validate_for_ray_up(content: dict[str, Any]) -> dict[str, Any]:
         rule("docker" not in content, "machines of one's own take no image")
     else:
         validate_cloud(content)
-    mounts = content["file_mounts"]
-    rule(mounts.get("~/.ray/auth_token") == "~/.ray/auth_token", "the token must be carried from ~/.ray/auth_token")
-    rule(mounts.get("~/fedpns") == ".", "the clone must be synced")
-    rule(set(LEFT_HERE) <= set(content["rsync_exclude"]), f"{LEFT_HERE} must not be synced")
-    rule("requirements.txt" in str(content["setup_commands"]), "requirements.txt must be installed")
-    head, worker = content["head_start_ray_commands"], content["worker_start_ray_commands"]
-    for commands in (head, worker):
-        rule("RAY_AUTH_MODE=token" in commands[-1], "RAY_AUTH_MODE=token must be exported before ray start")
-    rule("--dashboard-host=127.0.0.1" in head[-1], "the dashboard must listen on the head alone")
-    rule("--autoscaling-config=~/ray_bootstrap_config.yaml" in head[-1], "the head must know its workers")
+    rule(content["file_mounts"] == MOUNTS, f"the package and the token must be mounted, as folders: {MOUNTS}")
+    rule(PINS in str(content["setup_commands"]), "requirements.txt must be installed")
+    head, *after = [line for line in content["head_start_ray_commands"] if line != "ray stop"]
+    for command in (head, content["worker_start_ray_commands"][-1]):
+        rule("RAY_AUTH_MODE=token" in command, "RAY_AUTH_MODE=token must be exported before ray start")
+    rule("--dashboard-host=127.0.0.1" in head, "the dashboard must listen on the head alone")
+    rule("--autoscaling-config=~/ray_bootstrap_config.yaml" in head, "the head must know its workers")
+    rule(all(IDLE in line for line in after), "after Ray only the watch for idle hours may be started on the head")
+    found = list(trouble(content))
+    rule(not found, "; ".join(found))
     return config
 
 
 def validate_cloud(content: dict[str, Any]) -> None:
-    rule(content["docker"].get("image") == IMAGE, f"the image must be {IMAGE}")
+    images = content["docker"].get("image"), content["docker"].get("head_image")
+    rule(images == (WORKER_IMAGE, HEAD_IMAGE), f"the image must be {WORKER_IMAGE}, the head's {HEAD_IMAGE}")
+    rule(content["worker_start_ray_commands"][-2] == CUDA_CHECK, "CUDA must be checked before ray start")
     rule(content["idle_timeout_minutes"] <= 15, "idle workers must go soon")
     head = content["head_node_type"]
     for name, kind in content["available_node_types"].items():
@@ -108,17 +116,21 @@ def validate_ray_cluster_spec(name: str, spec: dict[str, Any]) -> dict[str, Any]
         *((g, WORKER_GROUP) for g in groups),
     ):
         rule(set(what) <= known, f"unknown fields: {set(what) - known}")
-    rule(spec["rayVersion"] == IMAGE.partition(":")[2].partition("-")[0], "rayVersion must be the image's")
+    rule(spec["rayVersion"] == VERSION, "rayVersion must be the image's")
     rule(spec["authOptions"] == {"mode": "token", "secretName": "fedpns-token"}, "the token must come from the secret")
     rule(spec["enableInTreeAutoscaling"] is True, "workers must come and go")
     rule(spec["headGroupSpec"]["serviceType"] == "ClusterIP", "the dashboard must not be reachable from outside")
-    for group in (spec["headGroupSpec"], *groups):
+    for group, image in ((spec["headGroupSpec"], HEAD_IMAGE), *((group, WORKER_IMAGE) for group in groups)):
         for container in group["template"]["spec"]["containers"]:
-            rule(container["image"] == IMAGE, f"the image must be {IMAGE}")
+            rule(container["image"] == image, f"the image must be {image}")
             limits = container["resources"]["limits"]
             rule(limits == container["resources"]["requests"], "limits must be requests")
             rule(isinstance(limits.get("nvidia.com/gpu", 0), int), "Kubernetes gives whole GPUs only")
+            rule(int(limits["cpu"]) < 8, "a pod must fit on a node with 8 vCPU, beside what Kubernetes runs there")
             rule("requirements.txt" in str(container["command"]), "requirements.txt must be installed")
+            rule(
+                CUDA_CHECK in str(container["command"]) or image == HEAD_IMAGE, "CUDA must be checked before ray start"
+            )
             mounted = {mount["name"] for mount in container["volumeMounts"]}
             rule(mounted <= {volume["name"] for volume in group["template"]["spec"]["volumes"]}, "a volume is missing")
     config = _derive_autoscaling_config_from_ray_cr({"metadata": {"name": name, "namespace": "default"}, "spec": spec})

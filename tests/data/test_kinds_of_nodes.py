@@ -158,9 +158,9 @@ def test_a_partition_survives_a_file(mnist, tmp_path, capsys, partition, kind):
 
 
 WRONG = [
-    ([[1], []], "partition: node 1 holds no sample"),
-    ([[1], [60_000]], "partition: node 1 holds sample 60000, of 0 … 59999"),
-    ([[1], [-1]], "partition: node 1 holds sample -1"),
+    ([[1], []], "partition: file leaves node 1 without a sample"),
+    ([[1], [60_000]], "partition: file gives node 1 the sample 60000; it must be from 0 to 59999"),
+    ([[1], [-1]], "partition: file gives node 1 the sample -1"),
     ([[1]], "nodes: 2 is not allowed; .* has 1 nodes; use --nodes 1"),
     ({"0": [1], "2": [1]}, "node: 1 is missing"),
     ([[1], [True]], "node 1: its samples must be a list of whole numbers"),
@@ -189,7 +189,7 @@ def test_a_file_that_is_missing_or_no_partition_is_refused(mnist, tmp_path):
             build_population(Experiment(dataset="mnist", partition="file", partition_file=str(tmp_path / name)))
     with pytest.raises(InputError, match=r"samples_per_node: 5 is not allowed; with partition file nodes have sizes"):
         Experiment(dataset="mnist", partition="file", partition_file="x.json", samples_per_node=5)
-    assert main(["data", "show", "--export", str(tmp_path / "p.json"), "--nodes", "1100"]) == 2  # nothing to point to
+    assert main(["data", "show", "--export", str(tmp_path / "p.json"), "--nodes", "20"]) == 2  # nothing to point to
 
 
 # --- statistics ------------------------------------------------------------------------------------------------------
@@ -202,3 +202,20 @@ def test_hellinger_by_hand():
     apart = np.sqrt(1 - np.sqrt(0.5))  # (1, 0) against (1/2, 1/2)
     assert p.hellinger.tolist() == pytest.approx([apart, apart, 0])
     assert p.summary()["hellinger"] == round(2 * apart / 3, 4)
+
+
+def test_label_noise_without_noisy_nodes_is_refused_and_dropped_where_it_comes_along():
+    with pytest.raises(InputError, match="label_noise: 0.3 is not allowed; it is only used with noisy_nodes above 0"):
+        Experiment(label_noise=0.3)
+    noisy = Experiment(noisy_nodes=0.2, label_noise=0.3)
+    assert noisy.but(noisy_nodes=0) == Experiment() and noisy.settings()["label_noise"] == 0.3
+
+
+def test_a_strategys_own_parameters_do_not_decide_the_data():
+    first, second = (Experiment(strategy="examples.newcomers:Newcomers", patience=k) for k in (1, 2))
+    assert first.data_settings() == second.data_settings() == Experiment().data_settings()
+    read, other = (Experiment.recorded(e.settings()) for e in (first, second))  # nothing is imported
+    assert read.data_settings() == other.data_settings() and "patience" not in read.data_settings()
+    own = {"dataset": "examples.own_dataset:Rings", "strategy": "fedpns", "alpha": 3}
+    sharp, blurred = (Experiment.recorded({**own, "noise": noise}).data_settings() for noise in (0.1, 0.2))
+    assert (sharp["noise"], blurred["noise"]) == (0.1, 0.2) and "alpha" not in sharp

@@ -1,15 +1,12 @@
 """A user's own data set, by import path: from the command line, in a study and from Python, in process and on Ray."""
 
-import json
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fedpns_ray import Experiment, InputError, Layout, load, run, run_study
+from fedpns_ray import Experiment, InputError
 from fedpns_ray.data import Dataset, Samples, build_population
 from fedpns_ray.data.checking import checked_samples
 
@@ -80,27 +77,3 @@ def test_natural_needs_owners():
         Experiment(dataset="json:loads")
     with pytest.raises(InputError, match="noise: 2 is not allowed; it must be less than or equal to 1"):
         Experiment(dataset=RINGS, noise=2)
-
-
-def test_every_way_has_the_same_bits(tmp_path):
-    """From Python in process, on Ray, in a study, and from the command line: one digest of weights and population."""
-    from examples.own_dataset import Rings
-
-    assert len((ROOT / "examples" / "own_dataset.py").read_text().splitlines()) <= 40
-    e = Experiment(**{**SMALL, "dataset": Rings})
-    assert e.dataset == RINGS and e.partition == "natural"
-    first = run(e).summary
-    assert first.population["nodes"] == 10 and first.final_accuracy > 0.6
-    on_ray = run(e, layout=Layout(actors=2), progress=False).summary
-    run_study({"base": SMALL, "axes": {"noise": [0.05, 0.2]}}, tmp_path / "s", progress=False)
-    trials = [load(folder) for folder in (tmp_path / "s" / "trials").iterdir()]
-    in_study = next(trial.summary for trial in trials if trial.experiment.noise == 0.05)
-    flags = [f"--{key}={value}" for key, value in SMALL.items() if key != "noise"]
-    words = [*flags, "--set", "noise=0.05", "--in-process", "--json", "--out", str(tmp_path / "r")]
-    done = subprocess.run(
-        [sys.executable, "-m", "fedpns_ray", "run", *words], cwd=ROOT, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    for other in (on_ray, in_study, json.loads(done.stdout)):
-        assert other["weights_sha256"] == first["weights_sha256"]
-        assert other["population"]["sha256"] == first["population"]["sha256"]

@@ -1,14 +1,13 @@
-"""The example of a partition, from every door: the command line, a study and Python, in process and on Ray."""
+"""The example of a partition: what it does, and what is refused."""
 
-import json
 from pathlib import Path
 
 import pytest
 
-from fedpns_ray import Experiment, InputError, load, run
+from fedpns_ray import Experiment, InputError
 from fedpns_ray.data import build_population
 from fedpns_ray.data.interfaces import Partition
-from fedpns_ray.terminal.command_line import main
+from fedpns_ray.errors import UserCodeError
 
 ROOT = Path(__file__).parents[2]
 PATH = "examples.own_partition:Favourites"
@@ -30,29 +29,21 @@ def test_it_is_short_and_does_what_it_says(mnist):
     assert (p.histogram.diagonal() >= 24).all() and (p.sizes == 30).all()
 
 
-def test_it_runs_from_every_door_with_equal_bits(mnist, tmp_path, capsys, monkeypatch):
-    from fedpns_ray import Layout
-
-    monkeypatch.chdir(ROOT)
-    e = Experiment(**SIZE, partition=PATH, favour=0.8)
-    digests = {run(e, progress=False).summary["weights_sha256"]}
-    digests.add(run(e, layout=Layout(actors=2), progress=False).summary["weights_sha256"])
-    flags = [text for key, value in SIZE.items() for text in (f"--{key.replace('_', '-')}", str(value))]
-    out = str(tmp_path / "r")
-    assert (
-        main(["run", *flags, "--partition", PATH, "--set", "favour=0.8", "--in-process", "--out", out, "--json"]) == 0
-    )
-    digests.add(json.loads(capsys.readouterr().out)["weights_sha256"])
-    study = tmp_path / "s.yaml"
-    study.write_text(json.dumps({"base": {**SIZE, "partition": PATH}, "axes": {"favour": [0.8, 0.1]}}))
-    assert main(["study", str(study), "--out", str(tmp_path / "o")]) == 0
-    trials = [load(path.parent) for path in (tmp_path / "o/trials").glob("*/summary.json")]
-    found = {trial.summary["weights_sha256"] for trial in trials}
-    assert len(trials) == 2 and len(digests) == 1 and digests < found
-
-
-def test_what_it_returns_is_checked(mnist):
-    with pytest.raises(InputError, match="partition: node 1 holds no sample"):
+def test_what_it_returns_is_checked(mnist, monkeypatch):
+    with pytest.raises(
+        InputError, match="partition: .* leaves node 1 without a sample; every node must hold at least one"
+    ):
+        build_population(Experiment(**SIZE, partition=Careless))
+    for made, said in (
+        (None, "returned an object of type NoneType; it must be one array per node"),
+        ([[0]], "returned 1 nodes; there must be"),
+        ([[0.5]] * SIZE["nodes"], "gives node 0 an array of float64 of shape .*; it must hold the positions"),
+    ):
+        with monkeypatch.context() as patched, pytest.raises(InputError, match=f"partition: tests.*:Careless {said}"):
+            patched.setattr(Careless, "spread", lambda *_, made=made: made)
+            build_population(Experiment(**SIZE, partition=Careless))
+    with monkeypatch.context() as patched, pytest.raises(UserCodeError, match="test_own_partition.py, line .*KeyError"):
+        patched.setattr(Careless, "spread", lambda *_: {}[0])
         build_population(Experiment(**SIZE, partition=Careless))
     with pytest.raises(InputError, match="favour: 3"):
         Experiment(**SIZE, partition=PATH, favour=3)

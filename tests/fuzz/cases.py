@@ -8,12 +8,13 @@ import yaml
 from hypothesis import strategies as st
 
 from fedpns_ray.experiment import Experiment
+from fedpns_ray.records.claims import this_machine
 from fedpns_ray.registry import PRESETS, known_parameters
 
 TINY = {"nodes": 4, "fraction": 0.5, "rounds": 1, "epochs": 1, "samples_per_node": 20, "batch_size": 10}
 HOSTILE = [
     "0", "-1", "1", "2", "0.5", "1e308", "-1e308", "1e-308", "nan", "inf", "", " ", "abc", "true", "None", "[]", "{}",
-    "9" * 25, "9" * 5000, "0x10", "1_0", "١", "é", "\u202e", "\udcff", "a" * 300, "../..", "/dev/null",
+    "9" * 25, "9" * 5000, "0x10", "1_0", "١", "²", "é", "\u202e", "\udcff", "a" * 300, "../..", "/dev/null",
     "a:b", ":", "os:path",
     "json:loads", "nothing.at.all:x", "1:2:3", "%s", "{0}", "<b>", "\n", "a\nb",
     "s3://k:verysecret@b/x", "--nodes", "-",
@@ -37,11 +38,30 @@ other = st.sampled_from(
     [
         ("--actors", "2"), ("--gpus-per-actor", "x"), ("--checkpoint-every", "0"), ("--checkpoint-every", "1e9"),
         ("--set", "a"), ("--set", "=3"), ("--set", "nodes=x"), ("--json",), ("--profile",),
-        ("--cpu-fallback",), ("--datset", "x"),
+        ("--cpu-fallback",), ("--datset", "x"), ("--checkpoint-every", "²"), ("--checkpoint-every", "9" * 5000),
+        ("--time-limit", "²h"), ("--time-limit", "1e999"), ("--patience", "nan"), ("--node-states", "x"),
         ("--address", "auto"), ("extra",), ("--out", "/dev/null"), ("--out", "a" * 300), ("--out", "s3://k:verysecret@b/x"),
     ]
 )  # fmt: skip
 flags = st.lists(setting | other, min_size=1, max_size=3).map(lambda found: [word for words in found for word in words])
+
+PLACES = ["scratch/fine", "scratch", "scratch/none", "scratch/fine/config.yaml", "/dev/null", "s3://k:verysecret@b/x"]
+ADDRESSES = [
+    "http://127.0.0.1:1",
+    "127.0.0.1:1",
+    "http://k:verysecret@127.0.0.1:1",
+    "ray://127.0.0.1:1",
+    "file:///etc/passwd",
+]
+place, wild = st.sampled_from(PLACES) | values, values.filter(lambda text: text != "-")
+later_commands = st.one_of(
+    st.tuples(place, place).map(lambda two: ["same", *two]),
+    st.tuples(place, st.sampled_from(["--sample", "--seed"]), wild).map(lambda v: ["verify", "--in-process", *v]),
+    st.tuples(st.sampled_from(["list", "logs", "stop"]) | wild, st.sampled_from(ADDRESSES)).map(
+        lambda two: ["jobs", two[0], "--address", two[1]]
+    ),
+    st.tuples(st.sampled_from(["list", "logs", "stop"]), wild).map(lambda two: ["jobs", *two]),
+)
 
 
 # --- YAML ------------------------------------------------------------------------------------------------------------
@@ -152,3 +172,20 @@ deeds = st.tuples(
     st.floats(0, 1),
     st.sampled_from(JUNK),
 )
+
+claim = st.fixed_dictionaries(
+    {},
+    optional={
+        "id": st.text(max_size=3) | scalars,
+        "who": st.text(max_size=9),
+        "since": st.just("2026-01-01") | scalars,
+        "machine": st.sampled_from([this_machine(), "elsewhere", ""]),
+        "process": st.sampled_from([1, os.getpid(), 0, -1, 2**31, 2**63, 10**30]) | scalars,
+        "started": numbers,
+        "ended": st.booleans(),
+    },
+)
+whole_claim = claim.map(
+    lambda found: {"id": "a", "who": "b", "since": "c", "process": 1, "started": 0.0, "machine": "d"} | found
+)
+claims = (whole_claim | claim).map(lambda found: json.dumps(found).encode()) | deeds

@@ -17,7 +17,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from fedpns_ray import Experiment, Interrupted, run
+from fedpns_ray import Experiment, InputError, Interrupted, run
+from fedpns_ray.records.storage import Storage
+from fedpns_ray.study.ownership import Ownership
 from fedpns_ray.terminal.command_line import main
 from tests.fuzz import cases
 
@@ -25,7 +27,12 @@ CASES = int(os.environ.get("FUZZ_CASES", "300"))
 SEED = int(os.environ.get("FUZZ_SEED", "0")) or random.SystemRandom().randrange(1, 10**9)
 WITHIN = 20
 """Seconds for one case."""
+STRATEGIES = ["fedpns", "scaffold"]
+"""One that keeps probabilities, one whose nodes keep states."""
 TINY = [word for key, value in cases.TINY.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+DATA = [f"--{key}={cases.TINY[key.replace('-', '_')]}" for key in ("nodes", "samples-per-node")]
+"""Of these, what `data show` knows."""
+ENDS = {0: "worked", 1: "differed", 2: "refused", 3: "diverged"}
 outcomes: Counter[str] = Counter()
 begun: Counter[str] = Counter()
 
@@ -61,7 +68,7 @@ def counted():
     )
 
 
-def held_to(words, kind):
+def held_to(words, kind, codes=(0, 2, 3)):
     """Run a command; returns its exit code once it has kept its promise."""
 
     def too_long(number, frame):
@@ -81,7 +88,7 @@ def held_to(words, kind):
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
     said = err.getvalue()
-    assert code in (0, 2, 3), (words, code, said)
+    assert code in codes, (words, code, said)
     assert "Traceback" not in said + out.getvalue(), (words, said)
     assert "verysecret" not in said + out.getvalue(), (words, said)
     if code == 2:
@@ -90,7 +97,7 @@ def held_to(words, kind):
             words,
             said,
         )
-    outcomes[f"{kind} {({0: 'worked', 2: 'refused', 3: 'diverged'})[code]}"] += 1
+    outcomes[f"{kind} {ENDS[code]}"] += 1
     return code
 
 
@@ -103,15 +110,19 @@ def place(tmp_path_factory):
     for name, shape in (("mnist", (1, 28, 28)), ("fashion-mnist", (1, 28, 28)), ("cifar10", (3, 32, 32))):
         x, y = rng.integers(0, 256, (600, *shape), dtype=np.uint8), np.arange(600) % 10
         np.savez(root / "data" / f"{name}.npz", train_x=x[:500], train_y=y[:500], test_x=x[500:], test_y=y[500:])
-    experiment = Experiment(**cases.TINY | {"rounds": 4, "strategy": "fedpns"})
-    run(experiment, root / "finished", checkpoint_every=1)
-    seen = []
-    with contextlib.suppress(Interrupted):
-        run(experiment, root / "unfinished", checkpoint_every=1, on_round=seen.append, stop=lambda: len(seen) >= 3)
+    for strategy in STRATEGIES:
+        experiment = Experiment(**cases.TINY | {"rounds": 4, "strategy": strategy})
+        run(experiment, root / f"{strategy} finished", checkpoint_every=1)
+        seen = []
+        with contextlib.suppress(Interrupted):
+            out = root / f"{strategy} unfinished"
+            run(experiment, out, checkpoint_every=1, on_round=seen.append, stop=lambda: len(seen) >= 3)  # noqa: B023
     before, here = os.environ.get("FEDPNS_DATA"), Path.cwd()
     os.environ["FEDPNS_DATA"] = str(root / "data")
+    os.environ["RAY_API_SERVER_ADDRESS"] = "http://127.0.0.1:1"  # where nothing answers
     os.chdir(root)
     yield root
+    del os.environ["RAY_API_SERVER_ADDRESS"]
     os.chdir(here)
     if before is None:
         del os.environ["FEDPNS_DATA"]
@@ -132,32 +143,55 @@ def scratch(place):
     return make
 
 
-@thorough(0.3)
+@thorough(0.2)
 @given(words=cases.flags, command=st.sampled_from(["run", "run", "data show"]))
 def test_flags(scratch, words, command):
     out = scratch() / "out"
     end = ["--in-process", "--out", str(out)] if command == "run" else ["--out", f"{out}.png"]
-    held_to([*command.split(), *end, *TINY, *words], "flags")
+    held_to([*command.split(), *end, *(TINY if command == "run" else DATA), *words], "flags")
 
 
-@thorough(0.2)
+@thorough(0.15)
 @given(text=cases.texts(cases.configurations))
 def test_configurations(scratch, text):
     (scratch() / "c.yaml").write_bytes(text)
     held_to(["run", "scratch/c.yaml", "--in-process", "--out", "scratch/out", *TINY], "configurations")
 
 
-@thorough(0.2)
+@thorough(0.15)
 @given(text=cases.texts(cases.studies), reader=st.sampled_from(["study", "study", "report"]))
 def test_studies(place, scratch, text, reader):
     """Read and expanded, then refused: there is nothing to resume."""
     here = scratch()
     (here / "study.yaml").write_bytes(text)
     if reader == "report":
-        shutil.copytree(place / "finished", here / "trials" / "one")
+        shutil.copytree(place / "fedpns finished", here / "trials" / "one")
         held_to(["report", "scratch", "--out", "scratch/r.html"], "studies")
     else:
         held_to(["study", "scratch/study.yaml", "--resume", "--out", "scratch/none"], "studies")
+
+
+@thorough(0.1)
+@given(words=cases.later_commands)
+def test_later_commands(place, scratch, words):
+    """`same`, `verify` and `jobs`, with folders, numbers and addresses that make no sense."""
+    shutil.copytree(place / "fedpns finished", scratch() / "fine")
+    held_to(words, "commands", (0, 1, 2))
+
+
+@thorough(0.1)
+@given(content=cases.claims)
+def test_claims(scratch, content):
+    """Whatever `.owner` of a study holds: it belongs to somebody, or to nobody."""
+    here = scratch()
+    cases.damage(here / ".owner", *content) if isinstance(content, tuple) else (here / ".owner").write_bytes(content)
+    os.chdir(here.parent)
+    begun["claims"] += 1
+    try:
+        Ownership(Storage(here), stop=lambda: True).refuse_living()
+        outcomes["claims worked"] += 1
+    except InputError:
+        outcomes["claims refused"] += 1
 
 
 FILES = ["config.yaml", "schema.json", "rounds.jsonl", "summary.json", "weights.safetensors", "checkpoint.npz",
@@ -166,14 +200,15 @@ FILES = ["config.yaml", "schema.json", "rounds.jsonl", "summary.json", "weights.
 
 @thorough(0.25)
 @given(
+    strategy=st.sampled_from(STRATEGIES),
     which=st.sampled_from(["finished", "unfinished"]),
     done=st.lists(st.tuples(st.sampled_from(FILES), cases.deeds), min_size=1, max_size=2),
-    reader=st.sampled_from(["run", "run", "report", "watch"]),
+    reader=st.sampled_from(["run", "run", "report", "watch", "same", "verify"]),
 )
-def test_folders(place, scratch, which, done, reader):
-    here = scratch()
-    shutil.copytree(place / which, here / "r")
-    shutil.copytree(place / "finished", here / "fine")
+def test_folders(place, scratch, strategy, which, done, reader):
+    here, whole = scratch(), place / f"{strategy} finished"
+    shutil.copytree(place / f"{strategy} {which}", here / "r")
+    shutil.copytree(whole, here / "fine")
     config = here / "fine" / "config.yaml"
     config.write_text(config.read_text().replace("seed: 1", "seed: 2"))
     for name, (how, at, junk) in done:
@@ -181,14 +216,18 @@ def test_folders(place, scratch, which, done, reader):
             cases.damage(here / "r" / name, how, at, junk)
     os.chdir(place)
     if reader == "run":
-        words = ["run", "--in-process", "--strategy", "fedpns", "--out", "scratch/r", "--json", *TINY, "--rounds", "4"]
+        words = ["run", "--in-process", "--strategy", strategy, "--out", "scratch/r", "--json", *TINY, "--rounds", "4"]
         if held_to(words, "folders") == 0:
-            again = (here / "r" / "summary.json").read_text(), (place / "finished" / "summary.json").read_text()
+            again = (here / "r" / "summary.json").read_text(), (whole / "summary.json").read_text()
             assert [text.partition('"weights_sha256": ')[2][:66] for text in again] == [SHA(again[1])] * 2
     elif reader == "report":
         assert held_to(["report", "scratch", "--out", "r.html"], "folders") == 0  # the other run is fine
-    else:
+    elif reader == "watch":
         assert held_to(["watch", "scratch", "--once"], "folders") == 0
+    elif reader == "same":
+        held_to(["same", "scratch/r", str(whole)], "folders", (0, 1, 2))
+    else:
+        held_to(["verify", "scratch/r", "--in-process"], "folders", (0, 1, 2))
 
 
 def SHA(summary):  # noqa: N802
@@ -201,9 +240,9 @@ def test_data_files(place, scratch, deed, action, what):
     here, (how, at, junk) = scratch(), deed
     if what == "mnist":
         shutil.copytree(place / "data", here / "data")
-        file, words = here / "data" / "mnist.npz", ["--dataset", "mnist", "--model", "mlr"]
+        file, words = here / "data" / "mnist.npz", ["--dataset", "mnist", "--set", "model=mlr"]
     else:
-        file, words = here / "d.csv", ["--devices", "file", "--device-file", "scratch/d.csv"]
+        file, words = here / "d.csv", ["--set", "devices=file", "--set", "device_file=scratch/d.csv"]
         file.write_text("node,speed,uplink\n" + "".join(f"{k},100,1000\n" for k in range(4)))
     if how == "gone":
         return
@@ -212,6 +251,6 @@ def test_data_files(place, scratch, deed, action, what):
     end = ["--in-process", "--out", "scratch/o"] if action == "run" else []
     os.environ["FEDPNS_DATA"] = str(here / "data" if what == "mnist" else place / "data")
     try:
-        held_to([*action.split(), *end, *TINY, *words], "data")
+        held_to([*action.split(), *end, *(TINY if action == "run" else DATA), *words], "data")
     finally:
         os.environ["FEDPNS_DATA"] = str(place / "data")

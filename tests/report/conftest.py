@@ -16,6 +16,7 @@ axes:
   strategy: [fedpns, fedavg]
 seeds: 1-3
 targets: [0.1, 0.2]
+claims: [{better: fedpns, than: fedavg}]
 """
 
 

@@ -18,7 +18,7 @@ def names(folder):
 
 def test_any_study_gets_figures_with_vector_text(study_folder, tmp_path):
     assert main(["report", str(study_folder), "--out", str(tmp_path / "r.html"), "--figures", str(tmp_path / "f")]) == 0
-    assert names(tmp_path / "f") == {"curves", "rounds-to-target", "triples"}
+    assert names(tmp_path / "f") == {"curves", "curves-column", "rounds-to-target", "triples"}
     for path in (tmp_path / "f").glob("*.pdf"):
         content = path.read_bytes()
         assert b"/CIDFontType2" in content and b"/Type3" not in content, path  # text is text, not outlines
@@ -70,3 +70,38 @@ def test_what_cannot_be_drawn_is_one_line(study_folder, tmp_path, capsys, what):
         figures.write_text("")
     assert main(["report", str(place), "--out", str(tmp_path / "r.html"), "--figures", str(figures)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_many_strategies_get_a_panel_each_best_first(tmp_path):
+    """Nobody can follow sixteen crossing lines. FedAdam's own learning rate follows from its strategy: no axis."""
+    from fedpns_ray.reporting.collecting import gather
+    from fedpns_ray.reporting.curves import study_figure
+
+    strategies = ("fedavg", "fedpns", "fedprox", "cmfl", "oort", "fedadam", "fedavgm")
+    for strategy in strategies:
+        experiment = Experiment(strategy=strategy, nodes=10, samples_per_node=50, epochs=1, rounds=2)
+        run(experiment, tmp_path / strategy)
+    results = gather([tmp_path]).results
+    assert results.study.axes == ["strategy"]
+    panels = [axis for axis in study_figure(results).axes if axis.get_visible()]
+    titles = [axis.get_title().splitlines() for axis in panels]
+    assert len(titles) == 7 and {"FedAvg", "FedPNS", "FedAdam"} <= {name.partition(". ")[2] for name, _ in titles}
+    finals = [float(final.split()[0]) for _, final in titles]
+    assert finals == sorted(finals, reverse=True)
+    for axis, (name, _) in zip(panels, titles, strict=True):
+        greys = [line.get_color() for line in axis.lines if line.get_color().startswith("0.")]
+        fedavg = 0 if name.endswith("FedAvg") else 1  # in the panels of the others it is dashed, for reference
+        assert len(axis.lines) == 7 and greys.count("0.3") == fedavg and greys.count("0.82") == 6 - fedavg
+
+
+def test_few_lines_are_named_where_they_end_and_nothing_covers_a_title(study_folder):
+    from fedpns_ray.reporting.collecting import gather
+    from fedpns_ray.reporting.curves import Sheet, study_figure
+
+    for sheet in (None, Sheet(7.16, 4, title=False), Sheet(3.5, 2, title=False)):
+        figure = study_figure(gather([study_folder]).results, sheet)
+        last = figure.axes[-1]
+        assert {text.get_text() for text in last.texts} == {"FedPNS", "FedAvg"} and not figure.legends
+        assert [axis.get_title() for axis in figure.axes] == ["σ = 0.25", "σ = 0.5"]
+        styles = {(line.get_color(), str(line.get_linestyle()), line.get_marker()) for line in last.lines}
+        assert all(len({look[k] for look in styles}) == 2 for k in range(3))  # colour, dash and marker: each is enough

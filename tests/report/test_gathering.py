@@ -12,9 +12,10 @@ from fedpns_ray.records.storage import Storage
 from fedpns_ray.reporting import selection_map
 from fedpns_ray.reporting.collecting import gather
 from fedpns_ray.reporting.page import embedded, page_data, run_flags
+from fedpns_ray.reporting.report_card import card_markdown, report_card
 from fedpns_ray.reporting.selection_map import chosen
 from fedpns_ray.terminal.command_line import build_parser, main
-from fedpns_ray.terminal.flags import settings as settings_of
+from fedpns_ray.terminal.setting_flags import settings as settings_of
 
 SMALL = {"nodes": 10, "samples_per_node": 50, "epochs": 1, "rounds": 3}
 
@@ -27,7 +28,7 @@ def test_a_study_a_folder_of_runs_and_single_runs_are_the_same_runs(study_folder
     for other in (loose, single):
         assert {run.name for run in other.runs} == {run.name for run in whole.runs}
         assert set(other.study.axes) == {"sigma", "strategy"}
-        assert len(page_data(other, "")["table"]["pairs"]) == len(page_data(whole, "")["table"]["pairs"]) == 2
+        assert len(page_data(other, "")["pairs"]["rows"]) == len(page_data(whole, "")["pairs"]["rows"]) == 2
 
 
 def test_an_experiment_that_stands_twice_is_shown_once_by_its_longest_run(tmp_path):
@@ -119,4 +120,15 @@ def test_more_lines_than_colours_are_dashed_and_have_no_bands(tmp_path):
         run(Experiment(**SMALL | {"rounds": 1, "alpha": 1 + k}), tmp_path / "runs" / str(k))
     data = page_data(gather([tmp_path / "runs"]), "")
     looks = [(line["colour"], line["dash"]) for line in data["lines"]]
-    assert len(set(looks)) == 9 and [dash for _, dash in looks] == ["solid"] * 8 + ["dash"] and not data["bands"]
+    assert len(set(looks)) == 9 and len({colour for colour, _ in looks}) == 8 and not data["bands"]
+
+
+def test_the_selection_report_card_is_in_the_table_and_on_the_page(study_folder, study_page):
+    trials = gather([study_folder]).results.trials
+    assert (trials["coverage"] > 0).all() and trials["draws_jain"].between(0, 1).all()
+    found = report_card(trials, ["sigma", "strategy"])
+    assert found.header[:4] == ["sigma", "strategy", "Jain index of draws", "Gini index of draws"]
+    assert len(found.rows) == 4 and " ± " in found.rows[0][2]
+    text = study_page.read_text()
+    assert "Selection report card" in text and found.rows[3][2] in text
+    assert card_markdown(found, ["sigma"]).count("\n| ") == 6

@@ -84,6 +84,16 @@ def test_it_loads_alone_and_names_stay_text(chromium, study_page):
     assert chromium.find_element("id", "summary").text == "12 runs, 12 finished; 4 settings."
 
 
+def test_the_answer_comes_first(chromium, study_page):
+    browse(chromium, study_page)
+    verdict, *claims = [line.text for line in chromium.find_elements("css selector", "#answers li")]
+    assert "2 settings are above their baseline (fedavg)" in verdict
+    assert [line.partition(":")[0] in ("kept", "refuted", "undecided") for line in claims] == [True, True]
+    assert "fedpns is better than fedavg (sigma 0.25)" in claims[0] and "(sigma 0.5)" in claims[1]
+    answers, table = (chromium.find_element("id", name).location["y"] for name in ("answers", "overview"))
+    assert answers < table
+
+
 def test_the_curves_are_the_means_of_the_runs(chromium, study_page, study_folder):
     browse(chromium, study_page)
     runs = [load(path) for path in (study_folder / "trials").iterdir()]
@@ -132,11 +142,15 @@ def test_the_table_sorts_and_filters(chromium, study_page, study_folder):
     choose(chromium, "rows", "runs")
     assert chromium.find_element("id", "count").text == "12 of 12 rows"
     head = next(b for b in chromium.find_elements("css selector", "#table th button") if b.text == "final accuracy")
-    head.click()
+    head.click()  # best first
     finals = sorted(f"{100 * load(path).summary['final_accuracy']:.2f}" for path in (study_folder / "trials").iterdir())
-    assert cells(chromium, "table", "final accuracy") == sorted(finals, key=float)
-    chromium.switch_to.active_element.send_keys("\n")  # the focus stayed on the column
     assert cells(chromium, "table", "final accuracy") == sorted(finals, key=float, reverse=True)
+    chromium.switch_to.active_element.send_keys("\n")  # the focus stayed on the column
+    assert cells(chromium, "table", "final accuracy") == sorted(finals, key=float)
+    head = next(b for b in chromium.find_elements("css selector", "#table th button") if b.text == "last loss")
+    head.click()
+    losses = [float(text) for text in cells(chromium, "table", "last loss")]
+    assert losses == sorted(losses)
     choose(chromium, "filter-sigma", "0.5")
     assert (
         set(cells(chromium, "table", "sigma")) == {"0.5"}
@@ -156,7 +170,7 @@ def test_the_selection_is_what_was_recorded_at_every_round(chromium, study_page,
     result = load(study_folder / "trials" / name)
     assert result.experiment.strategy == "fedpns"
     heat = chromium.execute_script("return document.getElementById('heat').data[0].z")
-    recorded = np.array(result.rounds["probability"].tolist()).T
+    recorded = np.array(result.rounds["probability"].tolist())
     assert np.abs(np.array(heat) - recorded).max() <= recorded.max() / 255
     script = (
         "const s = document.getElementById('scrubber'); s.value = arguments[0]; s.dispatchEvent(new Event('input'))"
@@ -174,7 +188,7 @@ def test_the_selection_is_what_was_recorded_at_every_round(chromium, study_page,
     chromium.find_element("id", "scrubber").send_keys("\ue012")  # arrow left
     assert chromium.find_element("id", "round").text == "7 of 8"
     chromium.find_element("id", "scrubber").send_keys("\ue010")  # end, and from there play begins anew
-    chromium.find_element("id", "play").click()
+    chromium.find_element("id", "play").send_keys("\n")
     assert chromium.find_element("id", "play").text == "Pause"
     until(
         chromium,
@@ -306,11 +320,12 @@ def test_without_the_data_set_the_page_says_so(chromium, study_folder, tmp_path,
     monkeypatch.setenv("FEDPNS_DATA", str(tmp_path / "empty"))
     experiment = Experiment(strategy="fedpns", dataset="fashion-mnist", nodes=12, fraction=0.5, rounds=8)
     (trial / "config.yaml").write_text(experiment.to_yaml())
+    (trial / "summary.json").unlink()  # where the labels are recorded
     out = tmp_path / "report.html"
     assert main(["report", str(trial), "--out", str(out)]) == 0
     browse(chromium, out)
     assert "fashion-mnist are not shown" in chromium.find_element("id", "notes").text
-    assert "was not available" in chromium.find_element("id", "data-hint").text
+    assert "the notes at the top say why" in chromium.find_element("id", "data-hint").text
     assert complaints(chromium) == []
 
 

@@ -79,7 +79,7 @@ def test_a_partial_study_says_so_everywhere(study, stopped, monkeypatch, tmp_pat
     captions = []
     monkeypatch.setattr("matplotlib.figure.Figure.supxlabel", lambda figure, text, **_: captions.append(text))
     names = {path.stem for path in write_figures(gathered, tmp_path / "figures")}
-    assert captions == [label] * (len(names) - 1) != []  # and the title of `curves`
+    assert captions == [label] * (len(names) - 2) != []  # and the titles of both `curves`
 
 
 def test_an_unfinished_run_counts_as_such(study, tmp_path):

@@ -12,11 +12,11 @@ from fedpns_ray.study.study_file import read_study
 SETTINGS = {"nodes": "20", "samples_per_node": 50, "rounds": 3, "alpha": 3}
 
 
-def judged(finals, strategies=("fedpns", "fedavg")):
-    """`finals`: strategy → final accuracies by seed."""
+def judged(finals, strategies=("fedpns", "fedavg"), column="final_accuracy"):
+    """`finals`: strategy → final accuracies (or losses) by seed."""
     study = comparison(SETTINGS, strategies, range(1, 1 + len(next(iter(finals.values())))))
     rows = [
-        {"strategy": strategy, "seed": seed, "status": "done", "final_accuracy": value}
+        {"strategy": strategy, "seed": seed, "status": "done", "final_accuracy": None, column: value}
         for strategy, values in finals.items()
         for seed, value in enumerate(values, 1)
     ]
@@ -36,6 +36,22 @@ def test_not_significant_and_few_seeds():
 def test_one_seed():
     said = judged({"fedpns": [0.70], "fedavg": [0.72]})
     assert said == "fedavg is 2.00 points above fedpns on one seed: more seeds would tell whether that is chance."
+
+
+def test_a_regression_is_judged_by_its_loss():
+    finals = {"fedpns": [0.010, 0.012, 0.011], "fedavg": [0.020, 0.021, 0.022]}
+    said = judged(finals, column="final_loss")
+    assert said.startswith("fedpns beats fedavg by 0.01 ± 0.00248 of final loss over 3 seeds: significant")
+    said = judged({name: values[:1] for name, values in finals.items()}, column="final_loss")
+    assert said.startswith("fedpns is 0.01 of loss below fedavg on one seed")
+    rows = pd.DataFrame({"pairs": [3, 3], "difference": [-0.1, 0.2], "p": [0.001, 0.5]})
+    study = comparison(SETTINGS, ("fedpns", "fedavg"), range(1, 4))
+    done = pd.DataFrame(
+        {"status": ["done"], "final_accuracy": [None], "final_loss": [0.5], "strategy": ["fedpns"], "seed": [1]}
+    )
+    said = verdict(Results(study, done, pd.DataFrame()), rows)
+    assert said.startswith("1 of 2 settings are below their baseline (fedavg), 1 of them significantly; 0 are")
+    assert said.endswith("significantly above it (final loss, paired by seed).")
 
 
 def test_the_best_of_many_against_the_baseline():

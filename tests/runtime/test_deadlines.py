@@ -19,10 +19,12 @@ from fedpns_ray.records.storage import Storage
 from fedpns_ray.runtime.deadlines import FIRST, PATIENCE, SLOWER, Deadline, simulated_delay
 from fedpns_ray.study.trial_watch import TrialWatch
 from tests.bench import Bench
+from tests.heads import wait_for_child
 from tests.runtime.test_same_bits import Mischief, actors_of_the_run, assert_same, places
 
 PACKAGE = Path(__file__).parent.parent.parent / "fedpns_ray"
-E = Experiment(strategy="fedpns", nodes=8, fraction=0.5, samples_per_node=200, epochs=2, rounds=60)
+E = Experiment(strategy="fedpns", nodes=8, fraction=0.5, samples_per_node=200, epochs=2, rounds=400)
+"""Long enough: rounds take milliseconds, and news of them may arrive a second late."""
 SHORT = 5.0
 """Seconds of patience, in tests."""
 
@@ -128,7 +130,7 @@ def test_a_frozen_server_is_killed_and_the_run_resumes(cluster, tmp_path, caplog
 
 def test_a_frozen_trial_is_killed_and_resumes(cluster, tmp_path, caplog):
     """The worker is frozen from outside once its trial has records."""
-    study = {"base": E.settings() | {"rounds": 400}, "seeds": "1-2", "axes": {"strategy": ["fedpns", "fedavg"]}}
+    study = {"base": E.settings(), "seeds": "1-2", "axes": {"strategy": ["fedpns", "fedavg"]}}
     frozen = []
 
     class Freezer:
@@ -212,7 +214,7 @@ def test_actors_that_cannot_start_end_the_run_at_once(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_signal_ends_a_stuck_run(tmp_path, number):
     """With a frozen actor and patience for minutes; the checkpoint is intact and nothing is left behind."""
-    e = E.but(rounds=300)
+    e = E
     (tmp_path / "e.yaml").write_text(e.to_yaml())
     bench = Bench(tmp_path, "run", "e.yaml", "--out", "r", "--actors", "2", "--patience", "600")
     process = bench.start()
@@ -266,3 +268,17 @@ def test_the_first_signal_ends_a_long_round_in_this_process(tmp_path):
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130 and time.monotonic() - began < 10, err
     assert "the same command resumes" in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize("later", [0.0, 1.0])
+def test_a_signal_while_ray_starts_ends_the_command_at_once(tmp_path, later):
+    """Nothing is under way yet; Ray's own handlers would end the process in their words, or in none."""
+    bench = Bench(tmp_path, "run", "--nodes", "4", "--rounds", "30000", "--actors", "2", "--out", "r")
+    process = bench.start()
+    wait_for_child(process, "gcs_server")
+    time.sleep(later)
+    began = time.monotonic()
+    process.terminate()
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130 and time.monotonic() - began < 10, err
+    assert err == "stopped; the same command resumes from r\n" and not bench.left_behind()

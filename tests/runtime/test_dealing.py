@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedpns_ray.core.training import TEST_CHUNK
+from fedpns_ray.core.testing import TEST_CHUNK
 from fedpns_ray.runtime.dealer import TEST_COST, Dealer, Share
 
 

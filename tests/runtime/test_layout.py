@@ -43,6 +43,21 @@ def test_gpus_are_dealt_evenly():
     assert p.actors_in == (4, 4, 4, 4)
 
 
+def test_machines_are_planned_as_they_are():
+    """Several GPUs here and one there, few cores here and many there, and a machine without GPUs."""
+    few_cores, few_gpus = Machine("a", 2, 4, 64 * GB), Machine("b", 16, 1, 64 * GB)
+    cores_only = Machine("c", 64, 0, 64 * GB)
+    p = plan(Layout(actors=8), [few_cores, few_gpus, cores_only], nodes=50, drawn=10)
+    assert p.gpus_per_actor == 0.5 and p.cpus_per_actor == 0.3333  # 6 actors share the 2 cores of a
+    assert sorted(p.actors_in) == [1, 1, 2, 2, 2]
+    p = plan(Layout(actors=8, cpus_per_actor=1), [few_cores, few_gpus, cores_only], nodes=50, drawn=10)
+    assert p.gpus_per_actor == 0.1666 and sorted(p.actors_in) == [1, 1, 6]
+    p = plan(Layout(), [few_cores, few_gpus, cores_only], nodes=500, drawn=100)
+    assert p.gpus_per_actor == 0.25 and sorted(p.actors_in) == [1, 1, 4]
+    little = Machine("d", 16, 2, 2 * ACTOR_MEMORY)
+    assert sorted(plan(Layout(actors=6), [little, TWO_BY_TWO[0]], nodes=50, drawn=10).actors_in) == [1, 1, 2, 2]
+
+
 LAPTOP_HAS = "2 CPUs, 0 GPUs and 16.0 GB are free on 1 machine; the nearest that fits"
 
 
@@ -52,23 +67,23 @@ LAPTOP_HAS = "2 CPUs, 0 GPUs and 16.0 GB are free on 1 machine; the nearest that
         (
             Layout(actors=3, cpus_per_actor=1),
             LAPTOP,
-            f"actors: 3 actors with 1 CPU and 190 MB each do not fit; {LAPTOP_HAS}: --actors 2",
+            f"actors: 3 actors with 1 CPU and 200 MB each do not fit; {LAPTOP_HAS}: --actors 2",
         ),
         (
             Layout(nodes_per_actor=1, cpus_per_actor=1),
             LAPTOP,
-            f"nodes_per_actor: 50 actors with 1 CPU and 190 MB each do not fit; {LAPTOP_HAS}: --nodes-per-actor 25",
+            f"nodes_per_actor: 50 actors with 1 CPU and 200 MB each do not fit; {LAPTOP_HAS}: --nodes-per-actor 25",
         ),
         (
             Layout(gpus_per_actor=0.5),
             LAPTOP,
-            f"layout: 1 actor with 1 CPU, 0.5 GPU and 190 MB does not fit; {LAPTOP_HAS}: --gpus-per-actor 0",
+            f"layout: 1 actor with 1 CPU, 0.5 GPU and 200 MB does not fit; {LAPTOP_HAS}: --gpus-per-actor 0",
         ),
         (Layout(actors=9, gpus_per_actor=0.5), TWO_BY_TWO, "the nearest that fits: --actors 8"),
         (
             Layout(nodes_per_actor=1),
             [Machine("small", 2, 0, 4 * GB)],
-            "50 actors with 0.04 CPU and 190 MB each do not fit; 2 CPUs, 0 GPUs and 4.0 GB are free on 1 machine; "
+            "50 actors with 0.04 CPU and 200 MB each do not fit; 2 CPUs, 0 GPUs and 4.0 GB are free on 1 machine; "
             "the nearest that fits: --nodes-per-actor 3",
         ),
         (Layout(), [Machine("busy", 0, 0, 4 * GB)], "the nearest that fits: --in-process"),

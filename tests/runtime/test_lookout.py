@@ -3,6 +3,8 @@
 import json
 import os
 import socket
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -145,3 +147,31 @@ def _run_on_its_own(folder):
     assert "the Ray that was started for this run was lost" in _lose(bench, process, process)
     left = [p.name() for p in bench.left_behind(within=5) if not p.name().endswith("Agent")]
     assert not left and (bench.folder / "r" / "checkpoint.npz").stat().st_size
+
+
+GOING_AWAY = """
+import socket, struct, threading
+from fedpns_ray.runtime.lookout import responds
+
+def frame(kind, payload):
+    return struct.pack(">I", len(payload))[1:] + bytes([kind, 0]) + struct.pack(">I", 0) + payload
+
+def serve(server):
+    while True:
+        connection, _ = server.accept()
+        connection.recv(4096)
+        connection.sendall(frame(4, b"") + frame(7, struct.pack(">II", 0, 11) + b"too_many_pings"))
+
+server = socket.create_server(("127.0.0.1", 0))
+threading.Thread(target=serve, args=(server,), daemon=True).start()
+print(responds(f"127.0.0.1:{server.getsockname()[1]}"))
+"""
+
+
+@pytest.mark.parametrize("own", [None, "INFO"])
+def test_grpc_prints_nothing_unless_its_user_wants_it(own):
+    """A store under load asks for fewer questions, which gRPC would tell the terminal."""
+    environment = {key: value for key, value in os.environ.items() if key != "GRPC_VERBOSITY"}
+    environment |= {"GRPC_VERBOSITY": own} if own else {}
+    done = subprocess.run([sys.executable, "-c", GOING_AWAY], env=environment, capture_output=True, text=True)
+    assert done.stdout == "False\n" and ("Got goaway" in done.stderr) == bool(own), done.stderr

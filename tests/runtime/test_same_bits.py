@@ -2,19 +2,26 @@
 
 import logging
 import os
+import re
 import signal
 import threading
+import time
 import urllib.request
 from collections import Counter
 from functools import partial
 
 import pytest
 import ray
+import yaml
 from ray.util import list_named_actors
 
 from fedpns_ray import Experiment, InputError, run
+from fedpns_ray.records.storage import Storage
 from fedpns_ray.runtime import layout
 from fedpns_ray.runtime.hardware import cpu_kind
+from fedpns_ray.study import engine
+from fedpns_ray.study.study_file import read_study
+from fedpns_ray.study.tune import Watching
 from tests.test_run import untimed
 
 Layout = partial(layout.Layout, cpu_fallback=True)
@@ -106,26 +113,57 @@ def test_actors_and_tasks_have_readable_names(cluster):
     assert names[0].endswith("node actor 0") and names[1].endswith("node actor 1") and names[2].endswith("server")
 
 
-def test_gauges_for_the_dashboard(cluster):
-    """Round, accuracy and seconds by phase, as Prometheus would read them from a machine of the cluster."""
+def exported():
+    """The gauges as Prometheus would read them from the machines of the cluster: name and run → value."""
+    found = {}
+    for node in ray.nodes():
+        if not node["Alive"]:
+            continue
+        address = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
+        with urllib.request.urlopen(address, timeout=10) as page:
+            for line in page.read().decode().splitlines():
+                if line.startswith("ray_fedpns_"):
+                    found[line.split("{")[0], re.search(r'run="(.*?)"', line)[1]] = float(line.split()[-1])
+    return found
+
+
+def test_gauges_stay_exported_through_a_long_round(cluster):
+    """This cluster exports what was set within the last 2 s; a round takes 5 s, and it is looked at after 4 s."""
     found = {}
 
     def look(record):
-        for node in ray.nodes():
-            address = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
-            with urllib.request.urlopen(address, timeout=10) as page:
-                for line in page.read().decode().splitlines():
-                    if line.startswith("ray_fedpns_"):
-                        found[line.split("{")[0]] = float(line.split()[-1])
+        if record["round"] == 1:
+            time.sleep(4)
+            found.update(exported())
 
-    e = experiment("fedpns", "mlr", rounds=25, slow_fraction=1.0, slow_seconds=0.2)
-    run(e, on_round=look, layout=Layout(actors=2))
-    assert 1 <= found["ray_fedpns_round"] <= 25 and 0 < found["ray_fedpns_test_accuracy"] <= 1
-    assert found["ray_fedpns_seconds"] >= 0
+    e = experiment("fedpns", "mlr", nodes=4, fraction=0.5, rounds=3, slow_fraction=1.0, slow_seconds=2.5)
+    run(e, on_round=look, layout=Layout(actors=1))
+    values = {name: value for (name, run), value in found.items() if run.startswith("fedpns seed 1 (")}
+    assert values["ray_fedpns_round"] == 1 and values["ray_fedpns_seconds"] >= 0
+
+
+def test_trials_export_gauges_too(cluster, tmp_path):
+    found = {}
+
+    class Look:
+        def begin(self, *what):
+            pass
+
+        def update(self, *what):
+            pass
+
+        def tick(self):
+            found.update(exported())
+
+    e = experiment("fedpns", "mlr", nodes=4, fraction=0.5, rounds=4, slow_fraction=1.0, slow_seconds=0.5)
+    (tmp_path / "s.yaml").write_text(yaml.safe_dump({"base": e.settings(), "seeds": 1, "gpus_per_trial": 0}))
+    engine.run_study(read_study(tmp_path / "s.yaml"), Storage(tmp_path / "o"), Watching(Look()))
+    (trial,) = (tmp_path / "o" / "trials").iterdir()
+    assert 1 <= found["ray_fedpns_round", trial.name] <= 4 and 0 < found["ray_fedpns_test_accuracy", trial.name] <= 1
 
 
 def test_a_layout_that_does_not_fit_is_refused_at_once(cluster, tmp_path):
-    with pytest.raises(InputError, match="actors: 9 actors with 1 CPU and 190 MB each do not fit; 4 CPUs, 4 GPUs"):
+    with pytest.raises(InputError, match="actors: 9 actors with 1 CPU and 200 MB each do not fit; 4 CPUs, 4 GPUs"):
         run(experiment("fedavg", "mlr"), tmp_path / "r", layout=Layout(actors=9, cpus_per_actor=1, gpus_per_actor=0))
     assert not (tmp_path / "r").exists()
 

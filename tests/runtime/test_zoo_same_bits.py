@@ -9,8 +9,11 @@ from tests.strategies.test_all import experiment
 CASES = {
     "power-of-choice": {"variant": "cpow-d", "probe_samples": 5, "objective": "proximal", "aggregation": "adaptive"},
     "oort": {"objective": "proximal", "aggregation": "all-nodes"},
+    "fedcor": {"warmup": 2, "availability": "diurnal", "day": 4, "coupling": "by-label"},
+    "shapley": {"aggregation": "optimal", "objective": "importance-sampled"},
 }
-"""Probes of drawn samples, epochs by node, losses, simulated seconds: all that crosses to workers and back."""
+"""Probes of drawn samples, of whoever is there and in the same round again; epochs and samples by node, losses,
+simulated seconds, models that the server evaluates: all that crosses to workers and back."""
 
 
 @pytest.mark.parametrize("strategy", CASES)

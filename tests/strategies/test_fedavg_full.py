@@ -4,25 +4,6 @@ import numpy as np
 import pytest
 
 from fedpns_ray import Experiment, run
-from fedpns_ray.strategies.fedavg_full import AllNodesAggregation
-from tests.strategies.made import nodes, updates
-
-
-def test_those_that_were_not_drawn_stand_for_the_old_model():
-    """psi = (0.1, 0.3, 0.6): w = 0.1 w_0 + 0.3 w + 0.6 w_2 = w + 0.1 delta_0 + 0.6 delta_2."""
-    aggregation = AllNodesAggregation()
-    aggregation.begin(nodes(3, 2, sizes=[100, 300, 600]))
-    outcome = aggregation.combine(
-        np.array([1, 1], dtype=np.float32), updates([[10, 0], [0, 5]], ids=(0, 2), sizes=[100, 600]), None
-    )
-    np.testing.assert_allclose(outcome.weights, [2, 4])
-    assert outcome.aggregated == (0, 2) and outcome.weights.dtype == np.float32
-
-
-def test_one_node_is_all_nodes():
-    aggregation = AllNodesAggregation()
-    aggregation.begin(nodes(1, 1))
-    assert aggregation.combine(np.zeros(2, dtype=np.float32), updates([[1, 2]]), None).weights.tolist() == [1, 2]
 
 
 def test_with_everybody_drawn_it_is_the_mean_by_data_size():

@@ -2,26 +2,13 @@
 
 import numpy as np
 import pytest
-import torch
 
 from fedpns_ray import Experiment, run
-from fedpns_ray.core.streams import stream
-from fedpns_ray.core.training import Worker, one_thread
+from fedpns_ray.core.threads import one_thread
+from fedpns_ray.core.training import Worker
 from fedpns_ray.data import build_population
-from fedpns_ray.strategies.fedprox import ProximalObjective
 
 SMALL = {"nodes": 6, "samples_per_node": 50, "epochs": 4, "rounds": 3, "fraction": 0.5}
-
-
-def test_the_gradient_of_the_proximal_term():
-    """d/dw mu/2 ||w - w_t||^2 = mu (w - w_t): 0.5 x ((3, 1) - (1, 2)) = (1, -0.5)."""
-    objective = ProximalObjective(mu=0.5)
-    gradient, anchor = torch.tensor([10.0, 10.0]), torch.tensor([1.0, 2.0])
-    objective.correct(gradient, torch.tensor([3.0, 1.0]), anchor)
-    assert gradient.tolist() == [11.0, 9.5]
-    both = torch.full((2, 2), 10.0)
-    objective.correct(both, torch.tensor([[3.0, 1.0], [1.0, 2.0]]), anchor)
-    assert both.tolist() == [[11.0, 9.5], [10.0, 10.0]]  # at the anchor there is no pull
 
 
 def test_without_the_term_it_is_fedavg_to_the_bit():
@@ -57,11 +44,3 @@ def test_slow_nodes_do_what_they_would_do_with_fewer_epochs():
             assert np.array_equal(alone.train(worker.initial_weights, 1, [node]).deltas[0], found.deltas[node])
         other = worker.train(worker.initial_weights, 2, range(6)).steps
     assert other.tolist() != found.steps.tolist()  # others each round
-
-
-def test_epochs_are_uniform_and_one_stays_one():
-    always = ProximalObjective(stragglers=1)
-    drawn = [always.epochs(4, stream(1, "epochs", t, 0)) for t in range(4000)]
-    np.testing.assert_allclose(np.bincount(drawn, minlength=5)[1:] / 4000, 0.25, atol=0.03)
-    assert {always.epochs(1, stream(1, "epochs", t)) for t in range(50)} == {1}
-    assert {ProximalObjective().epochs(4, stream(1, "epochs", t)) for t in range(50)} == {4}

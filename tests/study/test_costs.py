@@ -61,9 +61,10 @@ def test_without_it_the_table_is_as_it_was(tmp_path):
 
 
 def test_the_zoo_holds_every_strategy():
-    study = read_study(TUNE / "zoo.yaml")
-    assert len(study.trials) == 3 * len(PRESETS) and {t.experiment.strategy for t in study.trials} == set(PRESETS)
-    one = study.trials[0].experiment
+    studies = [read_study(TUNE / f"{name}.yaml") for name in ("zoo", "zoo-dirichlet")]
+    for study in studies:
+        assert len(study.trials) == 5 * len(PRESETS) and {t.experiment.strategy for t in study.trials} == set(PRESETS)
+    one = studies[0].trials[0].experiment
     assert (one.model, one.sigma, one.rho, one.rounds, one.devices) == ("cnn-m", 0.3, 1, 100, "log-normal")
 
 

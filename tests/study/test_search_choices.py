@@ -335,3 +335,14 @@ def test_the_example_from_the_command_line(cluster, tmp_path, monkeypatch):
     assert main(["study", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "o")]) == 0
     assert (pd.read_csv(tmp_path / "o" / "search.csv")["rounds"] < 9).any()
     assert set(pd.read_csv(tmp_path / "o" / "study.csv")["rounds"]) == {9}  # the confirmation is not judged
+
+
+def test_a_regression_has_no_accuracy_to_search_for(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    path = tmp_path / "s.yaml"
+    text = SEARCH.replace("KEYS", "algorithm: random").replace("base: {", "base: {dataset: 'tests.small_data:Lines', ")
+    path.write_text(text)
+    for more in ([], ["--dry-run"]):
+        assert main(["study", str(path), "--out", str(tmp_path / "o"), *more]) == 2
+        said = capsys.readouterr().err.strip().splitlines()[-1]
+        assert "search.target: 0.99 is not allowed; dataset tests.small_data:Lines is a regression" in said

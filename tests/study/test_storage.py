@@ -99,3 +99,13 @@ def test_what_cannot_be_copied_now_is_copied_later(monkeypatch, caplog):
         doorway.shut()
         with pytest.raises(InputError, match="cannot be used"):
             Scratch(storage, "trials/t")
+
+
+def test_a_buckets_own_time_out_is_told_in_its_own_words():
+    """It is not our limit, after which a bucket that says nothing is given up."""
+
+    def refuse():
+        raise TimeoutError(110, "Connection timed out")
+
+    with pytest.raises(InputError, match=r"out: .* cannot be used \(Connection timed out\)"):
+        Storage("s3://bucket/study")._answer(refuse)

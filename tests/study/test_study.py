@@ -10,9 +10,11 @@ import pandas as pd
 import pytest
 
 from fedpns_ray import InputError, load, run
+from fedpns_ray.records.claims import new_claim, read_claim, write_claim
 from fedpns_ray.records.storage import Storage
-from fedpns_ray.study import engine
+from fedpns_ray.study import engine, failures, ownership
 from fedpns_ray.study.study_file import read_study
+from fedpns_ray.study.trial import Terms, take_from_others
 from fedpns_ray.study.tune import Watching
 from fedpns_ray.terminal.command_line import main
 
@@ -77,10 +79,13 @@ def test_the_figures_in_small(cluster, mnist, cifar10, tmp_path, figure, capsys)
     assert "final accuracy" in shown and "Traceback" not in shown
 
 
-def test_only_what_is_new_is_run(cluster, study, tmp_path):
+def test_only_what_is_new_is_run(cluster, study, tmp_path, caplog):
+    """Trials that are fused, or were; a study is resumed with any `fuse`."""
     storage, axes = Storage(tmp_path / "o"), "axes: {strategy: [fedpns, fedavg], sigma: [0.3]}\n"
     first = Notes()
-    run_study(study(axes + "seeds: 1-2"), storage, first)
+    with caplog.at_level("INFO"):
+        run_study(study(axes + "seeds: 1-2"), storage, first)
+    assert "4 trials are fused, in 2 workers" in caplog.text
     assert first.begun == [(4, 0)] and len(first.states) == 4
     assert {states[-1] for states in first.states.values()} == {"done"}
     again = Notes()
@@ -90,11 +95,12 @@ def test_only_what_is_new_is_run(cluster, study, tmp_path):
     run_study(study(axes.replace("[0.3]", "[0.3, 0.5]") + "seeds: 1-3"), storage, more)
     assert more.begun == [(12, 4)] and len(more.states) == 8 and not set(more.states) & set(first.states)
     longer = Notes()
-    run_study(study(axes + "seeds: 1-2", changes={"rounds": 15}), storage, longer)
+    run_study(study(axes + "seeds: 1-2\nfuse: off\n", changes={"rounds": 15}), storage, longer)
     assert longer.begun == [(4, 0)]
-    result = load(storage.path / "trials" / next(iter(longer.states)))
-    assert result.summary["rounds"] == 15
-    assert result.summary["weights_sha256"] == run(result.experiment).summary["weights_sha256"]
+    for name in longer.states:
+        result = load(storage.path / "trials" / name)
+        assert result.summary["rounds"] == 15 and result.summary["training"] == "in cohorts, exactly"
+        assert result.summary["weights_sha256"] == run(result.experiment).summary["weights_sha256"]
     with pytest.raises(InputError, match=r"rounds: 12 is not allowed; .* has run 15 already; name a new folder"):
         run_study(study(axes + "seeds: 1-2"), storage, Notes())
 
@@ -216,8 +222,42 @@ def test_json_and_tensorboard(cluster, tmp_path, capsys):
     assert all("test_accuracy" in tags["scalars"] for tags in board.Runs().values())
 
 
-def test_a_lost_machine(cluster, study, tmp_path):
-    """Last in this file: one of the two machines goes in mid-study. Every trial ends, to the same bits."""
+def test_a_study_that_was_taken_over_stops(cluster, study, tmp_path, monkeypatch):
+    monkeypatch.setattr(ownership, "SIGN_EVERY", 0.2)
+    place, taken = Storage(tmp_path / "o"), new_claim()
+
+    def take_over():
+        while not list(tmp_path.rglob("rounds.jsonl")):
+            time.sleep(0.1)
+        write_claim(place, taken)
+
+    threading.Thread(target=take_over, daemon=True).start()
+    with pytest.raises(InputError, match=r"was taken over by .*; this process writes nothing more there"):
+        run_study(study("seeds: 1-2\n", changes={"rounds": 100_000}), place, Notes())
+    assert read_claim(place) == taken and "study.csv" not in place.names()
+
+
+@pytest.mark.parametrize(
+    ("holder", "broken"),
+    [("away old", True), ("here old", True), ("away other", True), ("here other", False), ("here", False)],
+)
+def test_locks_are_taken_from_lost_machines_and_from_an_owner_that_is_gone(cluster, tmp_path, holder, broken):
+    (tmp_path / ".machine").write_text(holder)
+    (tmp_path / ".lock").touch()
+    terms = Terms(Storage(tmp_path), {}, owner="new", taken_from="old")
+    take_from_others(tmp_path, terms, lost={"away"})
+    assert (tmp_path / ".lock").exists() != broken
+    assert (tmp_path / ".machine").read_text().endswith(" new")
+
+
+def test_a_lost_machine(cluster, study, tmp_path, monkeypatch):
+    """Last in this file: one of the two machines goes in mid-study. Every trial ends, to the same bits.
+
+    No failure is allowed here, and the loss of a machine is none.
+    """
+    monkeypatch.setattr(failures, "RETRIES", 0)
+    counted, count = [], failures.Failures.count
+    monkeypatch.setattr(failures.Failures, "count", lambda *what: counted.append(count(*what)) or counted[-1])
     s = study(
         "axes: {strategy: [fedpns, fedavg], sigma: [0.2, 0.5]}\nseeds: 1-2\n", changes={"rounds": 250, "epochs": 8}
     )
@@ -235,6 +275,7 @@ def test_a_lost_machine(cluster, study, tmp_path):
     outcome = run_study(s, storage, notes)
     thread.join()
     assert not outcome.errors and len(cluster.list_all_nodes()) == 1
+    assert counted and set(counted) == {0}
     trial = s.trials[0]
     results = [load(tmp_path / "o" / "trials" / trial.name) for trial in s.trials]
     assert results[0].summary["weights_sha256"] == run(trial.experiment).summary["weights_sha256"]
@@ -275,7 +316,13 @@ def test_damaged_trials_are_mended(cluster, study, tmp_path, caplog):
 
 
 def test_a_mistake_in_the_users_part_is_named(cluster, study, tmp_path):
-    s = study("axes: {strategy: ['tests.parts:Clumsy', fedavg]}\n")
-    outcome = run_study(s, Storage(tmp_path / "o"), Notes())
-    (error,) = outcome.errors.values()
+    """It leaves the trial that it is fused with, and is tried again alone."""
+    s = study("axes: {strategy: ['tests.parts:Clumsy', fedavg]}\nfuse: 2\n")
+    notes = Notes()
+    outcome = run_study(s, Storage(tmp_path / "o"), notes)
+    ((name, error),) = outcome.errors.items()
+    assert "waiting" in notes.states[name]
+    assert notes.states.pop(name)[-4:] == ["running"] * (failures.RETRIES + 1) + ["failed"]
+    ((_, others),) = notes.states.items()
+    assert others[-1] == "done" and "waiting" not in others
     assert re.search(r"UserCodeError: .*tests/parts.py, line \d+, in draw: ValueError: a mistake", error), error

@@ -34,6 +34,7 @@ def experiments(name):
         ("grid", 6 * (9 + 1) * 5, {200}),
         ("scale", 5 * 2 * 3, {200}),
         ("search", 3, {150}),
+        ("oort", 5 * 2 * 2 * 5, {100}),
     ],
 )
 def test_the_shipped_studies(name, trials, rounds):

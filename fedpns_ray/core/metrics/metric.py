@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,21 +19,48 @@ MOST_CLASSES = 1000
 """With more, the matrix would take more memory than most models."""
 
 
+MOST_TESTED = 1000
+"""Nodes on whose own data a model is tested, at most; of more, as many that are evenly spaced."""
+TEST_SET, NODES = "test set", "nodes"
+
+
 class Metric(Part):
     """What is measured on the test set beside accuracy and loss, whenever that is tested.
 
     It declares its `quantities`, and returns their values by key.
     """
 
-    def measure(self, confusion: Confusion) -> dict[str, Any]:
+    of: ClassVar[str] = TEST_SET
+    """What it is measured on."""
+    required: ClassVar[tuple[str, ...]] = ("measure",)
+
+    def measure(self, confusion: Any) -> dict[str, Any]:
+        """`confusion`: a `Confusion`."""
         raise NotImplementedError
 
 
-def measured(metrics: Iterable[Metric], confusion: Confusion) -> dict[str, Any]:
-    """The values of all quantities that metrics declare, by key; a metric that returns another key is refused."""
+class NodeMetric(Metric):
+    """What is measured on the data of nodes: `measure` is given the accuracy of the model on that of each node.
+
+    It costs a pass over the data of all nodes (of at most 1,000) with every test.
+    """
+
+    of: ClassVar[str] = NODES
+    required: ClassVar[tuple[str, ...]] = ("measure",)
+
+    def measure(self, accuracies: Any) -> dict[str, Any]:
+        """`accuracies`: a vector of float64, in the order of node ids."""
+        raise NotImplementedError
+
+
+def measured(metrics: Iterable[Metric], seen: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of all quantities that metrics declare, by key; a metric that returns another key is refused.
+
+    `seen`: the confusion matrix of the test set, and the accuracies of nodes.
+    """
     found: dict[str, Any] = {}
     for metric in metrics:
-        own, declared = metric.measure(confusion), {quantity.key for quantity in metric.quantities}
+        own, declared = metric.measure(seen[metric.of]), {quantity.key for quantity in metric.quantities}
         if not isinstance(own, dict) or set(own) != declared:
             wanted = f"it must return a dict with the keys {', '.join(sorted(declared))}"
             raise refused(metric.measure, f"the metric returned {own!r:.100}; {wanted}")
@@ -45,3 +72,7 @@ def confusion_of(labels: NDArray[np.int64], predicted: NDArray[np.int64], classe
     """The matrix of some samples, or of all their positions."""
     cells = labels.reshape(-1) * classes + predicted.reshape(-1)
     return np.bincount(cells, minlength=classes**2).reshape(classes, classes)
+
+
+def empty_confusion(classes: int) -> Confusion:
+    return np.zeros((classes, classes), dtype=np.int64)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from fedpns_ray.core.models.buffers import Buffers, averaged_buffers, has_batch_norm
 from fedpns_ray.core.models.char_lstm import CharLSTM
 from fedpns_ray.core.models.cnn import CNNC, CNNM
+from fedpns_ray.core.models.dropout import NodeDropout
 from fedpns_ray.core.models.flat import FlatModel, memory_layout, own_randomness
 from fedpns_ray.core.models.mlr import MLR
 from fedpns_ray.core.models.resnet import ResNet18GN
@@ -88,6 +89,14 @@ def numbers_sent(module: nn.Module, buffers: str) -> int:
     return sum(p.numel() for p in (*sent, *(averaged_buffers(module).values() if buffers == "average" else ())))
 
 
+def last_layer(module: nn.Module) -> tuple[int, int] | None:
+    """Outputs and inputs of the linear layer whose weights and biases come last; None if there is none."""
+    *_, weights, biases = [None, None, *(p for p in module.parameters() if p.requires_grad)]
+    if weights is None or biases is None or weights.ndim != 2 or tuple(biases.shape) != (len(weights),):
+        return None
+    return len(weights), weights.shape[1]
+
+
 def build_model(name: str, shape: tuple[int, ...], classes: int, seed: int, fit: Fit = LABELS) -> nn.Module:
     """The module that a name or import path names, with the initial weights of this seed.
 
@@ -160,7 +169,8 @@ def refuse_unvectorisable(name: str, model: FlatModel, shape: tuple[int, ...], f
     model.module.train()
     try:
         with torch.no_grad(), own_randomness(device):
-            gradients = model.pure_gradients()
+            dropout = NodeDropout(model, lambda size: fit.inputs(size, *shape).to(device))
+            gradients = model.pure_gradients(dropout.masks([0, 1], [2, 2]))
             for _ in range(2):
                 gradients(weights, x, y)
     except Exception as error:  # the module is the user's, and torch raises many kinds of errors

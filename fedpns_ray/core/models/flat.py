@@ -6,15 +6,17 @@ a module, and all their gradients, in two such vectors: loading weights is one c
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from itertools import repeat
 from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from fedpns_ray.core.models.buffers import Buffers, averaged_buffers
-from fedpns_ray.core.tasks import Loss, cross_entropy
+from fedpns_ray.core.models.dropout import Given, Masks
+from fedpns_ray.core.tasks import Loss, cohort_cross_entropy, cross_entropy
 
 
 def memory_layout(module: nn.Module, x: Tensor) -> Tensor:
@@ -26,6 +28,11 @@ def memory_layout(module: nn.Module, x: Tensor) -> Tensor:
         return x
     _, c, h, w = x.shape
     return x.contiguous(memory_format=torch.channels_last).as_strided(x.shape, (c * h * w, 1, c * w, c))
+
+
+def parameter_shapes(module: nn.Module) -> tuple[tuple[int, ...], ...]:
+    """The shapes of the parameters that are trained."""
+    return tuple(tuple(p.shape) for p in module.parameters() if p.requires_grad)
 
 
 @runtime_checkable
@@ -70,6 +77,11 @@ class FlatModel:
         self._buffers = Buffers(self.module)
         self._loaded = self.state[len(self.weights) :].clone()
 
+    @property
+    def tensors(self) -> tuple[tuple[int, ...], ...]:
+        """The shapes of the parameters, in the order of the vector."""
+        return parameter_shapes(self.module)
+
     def load(self, state: Tensor) -> None:
         self.state.copy_(state)
         self._loaded = state[len(self.weights) :].clone()
@@ -79,7 +91,8 @@ class FlatModel:
     def reset_buffers(self) -> None:
         """Call this before a node trains and before samples are tested, so that no result depends on earlier ones."""
         self._buffers.restore()
-        self.state[len(self.weights) :].copy_(self._loaded)
+        if len(self._loaded):
+            self.state[len(self.weights) :].copy_(self._loaded)
 
     @torch.no_grad()
     def trained(self) -> Tensor:
@@ -93,36 +106,56 @@ class FlatModel:
     def loss(self, x: Tensor, y: Tensor) -> Tensor:
         return self._loss(self.module(x), y)
 
-    def loss_and_gradient(self, x: Tensor, y: Tensor) -> Tensor:
-        """The loss of a batch; its gradient is then in `self.gradient`."""
+    def weighted_loss(self, x: Tensor, y: Tensor, factors: Tensor) -> Tensor:
+        """The mean of the samples' losses, each times its factor. A user's loss is asked about one sample at a time."""
+        outputs = self.module(x)
+        if self._loss is cross_entropy and y.ndim == 1:
+            return (cross_entropy(outputs, y, reduction="none") * factors).mean()
+        losses = [self._loss(outputs[k : k + 1], y[k : k + 1]) for k in range(len(y))]
+        return (torch.stack(losses) * factors).mean()
+
+    def loss_and_gradient(self, x: Tensor, y: Tensor, factors: Tensor | None = None) -> Tensor:
+        """The loss of a batch, in which samples may have factors; its gradient is then in `self.gradient`."""
         self.gradient.zero_()
-        loss = self.loss(x, y)
+        loss = self.loss(x, y) if factors is None else self.weighted_loss(x, y, factors)
         loss.backward()
         return loss.detach()
 
-    def pure_gradients(self) -> Gradients:
+    def pure_outputs(self, weights: Tensor, own: dict[str, Tensor], x: Tensor) -> Tensor:
+        """The module's outputs with these weights and buffers, for torch.func; `own` then holds new buffers."""
+        named = [(name, p) for name, p in self.module.named_parameters() if p.requires_grad]
+        pieces = weights.split([p.numel() for _, p in named])
+        state = {name: piece.view(p.shape) for (name, p), piece in zip(named, pieces, strict=True)} | own
+        outputs = torch.func.functional_call(self.module, state, (x,))
+        own.update((name, state[name]) for name in own)  # functional_call has put the new values there
+        return outputs
+
+    def pure_gradients(self, dropout: Iterator[Masks] | None = None) -> Gradients:
         """`cohort_gradients` for any module, by torch.func: fast on a GPU, but not the same bits at every size.
 
         Call this once per cohort: each node has its own buffers, which start as the module's and are kept from one
-        step to the next.
+        step to the next. `dropout` holds the masks of every step; a module that draws anything else is refused, as
+        that would depend on the cohort.
         """
+        given = dropout or repeat(())
         self.reset_buffers()
-        named = [(name, p) for name, p in self.module.named_parameters() if p.requires_grad]
         initial = dict(self.module.named_buffers())
         own: dict[str, Tensor] = {}
 
-        def loss(weights: Tensor, own: dict[str, Tensor], x: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-            pieces = weights.split([p.numel() for _, p in named])
-            state = {name: piece.view(p.shape) for (name, p), piece in zip(named, pieces, strict=True)} | own
-            value = self._loss(torch.func.functional_call(self.module, state, (x,)), y)
-            return value, {name: state[name].detach() for name in own}  # functional_call has put the new values there
+        def loss(
+            weights: Tensor, own: dict[str, Tensor], x: Tensor, y: Tensor, masks: Masks
+        ) -> tuple[Tensor, dict[str, Tensor]]:
+            with Given(masks) if masks else nullcontext():
+                outputs = self.pure_outputs(weights, own, x)
+            value = (cohort_cross_entropy if self._loss is cross_entropy else self._loss)(outputs, y)
+            return value, {name: buffer.detach() for name, buffer in own.items()}
 
-        steps = torch.func.vmap(torch.func.grad_and_value(loss, has_aux=True), randomness="different")
+        steps = torch.func.vmap(torch.func.grad_and_value(loss, has_aux=True), randomness="error")
 
         def gradients(weights: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
             nonlocal own
             own = own or {name: b.expand(len(weights), *b.shape).clone() for name, b in initial.items()}
-            found, (losses, own) = steps(weights, own, x, y)
+            found, (losses, own) = steps(weights, own, x, y, next(given))
             return found, losses
 
         return gradients

@@ -29,6 +29,6 @@ class MLR(nn.Module):
         log_p = torch.baddbmm(bias.unsqueeze(1), x, w.transpose(1, 2)).log_softmax(-1)
         own = y.unsqueeze(-1)
         losses = log_p.gather(-1, own).sum(dim=(1, 2)).div_(-b)
-        error = log_p.exp_().scatter_add_(-1, own, log_p.new_tensor(-1.0).expand(m, b, 1)).div_(b)
+        error = log_p.exp_().add_(own == torch.arange(c, device=own.device), alpha=-1).div_(b)
         gradients = torch.cat([torch.bmm(error.transpose(1, 2), x).view(m, -1), error.sum(1)], dim=1)
         return gradients, losses

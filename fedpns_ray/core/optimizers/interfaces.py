@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from fedpns_ray.core.interfaces import Part
 
@@ -16,6 +16,8 @@ Step = Callable[["Tensor"], object]
 
 class Optimizer(Part):
     """How a node steps. The part holds parameters only: a node keeps no state from one round to the next."""
+
+    required: ClassVar[tuple[str, ...]] = ("start",)
 
     def start(self, weights: Tensor, lr: float) -> Step:
         """The steps of one round, from `weights` on, at the learning rate of that round.

@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 from fedpns_ray.data import sources
 from fedpns_ray.data.datasets.images import ImageDataset
-from fedpns_ray.data.interfaces import Samples
-from fedpns_ray.data.official.femnist import FEMNIST
+from fedpns_ray.data.interfaces import Outline, Samples
+from fedpns_ray.data.official.femnist import FEMNIST, HALVES, PIXELS
+from fedpns_ray.data.packing import bytes_of_arrays
 
 
 class FemnistDataset(ImageDataset):
@@ -17,6 +18,16 @@ class FemnistDataset(ImageDataset):
     name = "femnist"
     defaults: ClassVar[dict[str, Any]] = {"model": "mlr", "partition": "natural"}
     owners = True
+
+    def outline(self) -> Outline:
+        """Whoever runs LEAF decides how many samples there are: as many as fit into the files that are here."""
+        return Outline((1, PIXELS, PIXELS), self.bytes_held() // PIXELS**2, FEMNIST.classes)
+
+    def bytes_held(self) -> int:
+        """What was made of the JSON files holds a byte per pixel; they themselves take several, and are parsed."""
+        root = sources.data_root()
+        made = bytes_of_arrays(root / f"{self.name}.npz")
+        return made or sum(path.stat().st_size for half in HALVES for path in FEMNIST.files(root, half))
 
     def load(self) -> Samples:
         root = sources.data_root()
@@ -30,4 +41,4 @@ def _outdated(prepared: Path, root: Path) -> bool:
     if not prepared.exists():
         return False
     made = prepared.stat().st_mtime_ns
-    return any(path.stat().st_mtime_ns > made for half in ("train", "test") for path in FEMNIST.files(root, half))
+    return any(path.stat().st_mtime_ns > made for half in HALVES for path in FEMNIST.files(root, half))

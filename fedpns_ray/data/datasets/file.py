@@ -11,6 +11,7 @@ from pydantic import Field, field_validator
 from fedpns_ray.atomic_file import refuse_irregular
 from fedpns_ray.data.checking import checked_samples, count_classes
 from fedpns_ray.data.interfaces import Dataset, Samples
+from fedpns_ray.data.packing import bytes_of_arrays
 from fedpns_ray.errors import InputError, one_line
 
 NEEDED = ("train_x", "train_y", "test_x", "test_y")
@@ -33,6 +34,9 @@ class FileDataset(Dataset):
         if path == "":
             raise ValueError(f"dataset file needs the path of an .npz file with {', '.join(NEEDED)}")
         return str(Path(path).absolute()) if isinstance(path, (str, Path)) else path
+
+    def bytes_held(self) -> int:
+        return bytes_of_arrays(Path(self.data_file))
 
     def load(self) -> Samples:
         path = Path(self.data_file)

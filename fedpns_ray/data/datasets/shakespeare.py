@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from fedpns_ray.atomic_file import write_whole
-from fedpns_ray.data.interfaces import Samples
+from fedpns_ray.data.interfaces import Outline, Samples
 from fedpns_ray.data.official.dataset import OfficialDataset
 from fedpns_ray.data.packing import AGAIN, content, copies
 from fedpns_ray.data.sources import data_root
@@ -22,7 +22,9 @@ from fedpns_ray.errors import InputError, Shown, one_line
 
 URL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
 SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
-"""Of the text: 1,115,394 characters of plays, the selection that character models are often shown with."""
+"""Of the text: plays, the selection that character models are often shown with."""
+CHARACTERS, VOCABULARY = 1_115_394, 65
+"""How long that text is, and how many different characters it has."""
 TRAIN_SHARE = 0.8
 FEWEST = 5
 """Roles with fewer training samples than this are left out."""
@@ -41,6 +43,15 @@ class ShakespeareDataset(OfficialDataset):
     """Characters from the start of one sample to the start of the next one of the same role."""
     test_samples: int = Field(10_000, ge=1, le=10_000_000)
     """The most samples of the test set, evenly spaced over the last 20 % of every role's text."""
+
+    def outline(self) -> Outline:
+        """The number of samples is an upper bound: none reaches from one role to the next."""
+        samples = CHARACTERS // self.window_stride
+        return Outline((self.context,), samples, VOCABULARY, tokens=VOCABULARY - 1, task="next-token")
+
+    def bytes_held(self) -> int:
+        """While they are made, samples of int64 exist twice: as windows of the text, and cut into what is seen."""
+        return 2 * 8 * (self.context + 1) * self.outline().samples
 
     def load(self) -> Samples:
         root = data_root()

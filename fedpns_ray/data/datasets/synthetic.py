@@ -19,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from fedpns_ray.core.spacing import evenly_spaced
 from fedpns_ray.core.streams import stream
 from fedpns_ray.data.holdings import one_pile
 from fedpns_ray.data.interfaces import MOST_HELD, Features, GeneratedDataset, Outline, Samples
-from fedpns_ray.data.population import GeneratedPopulation, HeldPopulation, Own, Population, Recipe, evenly_spaced
+from fedpns_ray.data.population import GeneratedPopulation, HeldPopulation, Own, Population, Recipe
 from fedpns_ray.errors import InputError
 
 FEATURES, CLASSES, TRAIN_SHARE = 60, 10, 0.8

@@ -14,6 +14,7 @@ from fedpns_ray.data.packing import UNPACK, content
 from fedpns_ray.errors import InputError, Shown, one_line
 
 PIXELS = 28
+HALVES = ("train", "test")
 VERIFIED = "in LEAF's layout: {} images of {} writers; LEAF samples the data anew for every user and has no checksums"
 Writers = dict[str, tuple[NDArray[np.uint8], NDArray[np.int64]]]
 
@@ -33,13 +34,13 @@ class FemnistSource:
         return sorted(found)
 
     def read(self, root: Path, download: bool) -> Official:
-        for half in ("train", "test"):
+        for half in HALVES:
             if not self.files(root, half):
                 hint = "data/femnist/preprocess.sh of https://github.com/TalwalkarLab/leaf makes them"
                 raise InputError(
                     "dataset", Shown("femnist"), hint=hint, problem=f"has no files {half}/*.json in {root}"
                 )
-        train, test = (self._writers(self.files(root, half)) for half in ("train", "test"))
+        train, test = (self._writers(self.files(root, half)) for half in HALVES)
         owner = np.repeat(np.arange(len(train)), [len(y) for _, y in train.values()])
         verified = VERIFIED.format(f"{len(owner):,}", f"{len(train):,}")
         return Official(*_joined(train), *_joined(test), owner, verified)

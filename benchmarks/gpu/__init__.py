@@ -1,0 +1,1 @@
+"""The GPU path, counted and checked: without a GPU on a device that is only pretended, with one in five minutes."""

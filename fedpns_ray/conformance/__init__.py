@@ -1,0 +1,1 @@
+"""What every strategy must keep, whoever wrote it: invariants, checked on populations of a few nodes."""

@@ -1,0 +1,77 @@
+"""The selection report card, by hand and from a run."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedpns_ray import Experiment, run
+from fedpns_ray.records.labels import read_labels
+from fedpns_ray.records.storage import Storage
+from fedpns_ray.reporting.report_card import COLUMNS, card, gini, jain
+from fedpns_ray.reporting.runs import read_runs
+from fedpns_ray.strategies.fedavg import RandomSelection
+
+
+def test_indices_by_hand():
+    """Draws 1, 2, 3, 2: Jain 64 / (4 x 18) = 8/9; Gini, over all pairs: mean |x - y| = 12/16, over 2 x 2."""
+    draws = np.array([1, 2, 3, 2])
+    assert jain(draws) == pytest.approx(8 / 9) and gini(draws) == pytest.approx(12 / 16 / 4)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7])
+def test_indices_at_their_ends(n):
+    """All equal: 1 and 0. Always the same node: 1/n and (n - 1)/n. Nothing drawn: neither."""
+    alone = np.eye(n, dtype=np.int64)[0] * 5
+    assert jain(np.full(n, 3)) == pytest.approx(1) and gini(np.full(n, 3)) == pytest.approx(0)
+    assert jain(alone) == pytest.approx(1 / n) and gini(alone) == pytest.approx((n - 1) / n)
+    assert jain(np.zeros(n, dtype=np.int64)) is gini(np.zeros(n, dtype=np.int64)) is None
+
+
+def test_gini_is_the_mean_difference():
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        draws = rng.integers(0, 9, 6) + (np.arange(6) == 0)
+        pairs = [abs(int(x) - int(y)) for x in draws for y in draws]
+        assert gini(draws) == pytest.approx(np.mean(pairs) / (2 * draws.mean()))
+
+
+def test_the_card_of_a_run(tmp_path):
+    """Power-of-Choice asks 6 of 10 nodes in each of 5 rounds; everything else is counted again here, with loops."""
+    settings = {"nodes": 10, "fraction": 0.3, "samples_per_node": 30, "epochs": 1, "rounds": 5, "sigma": 0.4}
+    run(Experiment(strategy="power-of-choice", choices=6, size_spread=0.5, **settings), tmp_path / "r")
+    (found,) = read_runs(Storage(tmp_path), ["r"])
+    one = card(found)
+    draws = [sum(node in record.drawn for record in found.records) for node in range(10)]
+    labels = read_labels(found.summary.population, 10)
+    held = [len({k for node in record.drawn for k in np.flatnonzero(labels[node])}) for record in found.records]
+    assert one["losses_asked"] == 30 and one["selector_seconds"] > 0
+    spent = [record.seconds_by_phase for record in found.records]
+    assert one["selector_seconds"] == pytest.approx(sum(one["draw"] + one["select"] for one in spent))
+    assert one["coverage"] == sum(times > 0 for times in draws) / 10
+    assert one["drawn_iid_share"] == pytest.approx(sum(draws[:4]) / 15)
+    assert one["drawn_samples"] == pytest.approx(sum(t * labels[k].sum() for k, t in enumerate(draws)) / 15)
+    assert one["drawn_labels"] == pytest.approx(np.mean(held) / np.count_nonzero(labels.sum(axis=0)))
+    assert one["draws_jain"] == jain(np.array(draws)) and set(one) == {column.key for column in COLUMNS}
+    unfinished = replace(found, summary=None)
+    assert set(card(unfinished).values()) == {None} == set(card(None).values())
+
+
+class Slow(RandomSelection):
+    """Takes its time after training."""
+
+    name = "slow"
+
+    def sift(self, rng, updates):
+        time.sleep(0.02)
+        return updates
+
+    def learn(self, updates, outcome):
+        time.sleep(0.03)
+
+
+def test_the_selector_is_charged_for_what_it_does_after_training():
+    settings = {"nodes": 4, "samples_per_node": 30, "epochs": 1, "rounds": 2}
+    spent = [r["seconds_by_phase"] for r in run(Experiment(selection=f"{__name__}:Slow", **settings)).records]
+    assert all(one["select"] >= 0.05 > one["draw"] for one in spent) and all(one["aggregate"] >= 0 for one in spent)
