@@ -38,6 +38,7 @@ def gram_matrix(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
     return lower + lower.T + np.diag(np.diag(gram.numpy()))
 
 
+@one_thread()
 def exact_gram_matrix(vectors: NDArray[np.float32]) -> NDArray[np.object_]:
     """`gram_matrix` times a power of two, as whole numbers of any size: nothing is rounded.
 

@@ -16,7 +16,7 @@ from fedpns_ray.records.file_names import COMMANDS, CONFIG, STUDY, TRIALS
 from fedpns_ray.records.storage import Storage
 from fedpns_ray.registry import KINDS
 from fedpns_ray.reporting.runs import Run, read_runs
-from fedpns_ray.reporting.standing import asked_for, label
+from fedpns_ray.reporting.standing import Asked, asked_for, label
 from fedpns_ray.reporting.tables import Results, tabulate
 from fedpns_ray.study.study_file import Plot, Study, Trial, read_study
 from fedpns_ray.yaml_file import parse_yaml
@@ -91,16 +91,17 @@ def gathered(sources: Sequence[Source], runs: Sequence[Run], notes: list[str]) -
         which = "folders hold experiments" if twice > 1 else "folder holds an experiment"
         notes.append(f"{twice} {which} that another folder also holds; each is shown once, by its longest run.")
     own = sources[0].study if len(sources) == 1 else None
-    known = _matched(own, found)
+    requested = asked_for(own, sources[0].commands) if own else Asked([], [], "")
+    known = _matched(requested.whole, found)
     study = _study(own, ", ".join(source.name for source in sources), found, known)
     shown = [found[trial.name] for trial in study.trials]
     matched = known if own and not own.search else {}
-    trials, selection = asked_for(own, sources[0].commands) if own else ([], "")
-    wanted = {trial.name for trial in trials}
+    wanted = {trial.name for trial in requested.trials}
     asked = {name for name, trial in matched.items() if trial.name in wanted} if matched else set(found)
     notes = [*notes, *_not_counted(shown), *_missing(asked, found)]
     over = [name for name, run in found.items() if run.over]
-    standing = "" if own and own.search else label(asked, over, matched, selection, "trials" if own else "runs")
+    noun = "trials" if own else "runs"
+    standing = "" if own and own.search else label(asked, over, matched, requested.selection, noun)
     return Gathered(study, shown, list(sources), notes, len({*asked, *found}), standing, left_out)
 
 
@@ -165,14 +166,14 @@ def _study(own: Study | None, name: str, found: dict[str, Run], known: dict[str,
     return Study(name, name, trials, differing, {"strategy": "fedavg"}, TARGETS, Plot(), None, 1.0, None, None)
 
 
-def _matched(own: Study | None, found: dict[str, Run]) -> dict[str, Trial]:
+def _matched(trials: Sequence[Trial], found: dict[str, Run]) -> dict[str, Trial]:
     """A study's trials by the names of their runs; those without a run keep their own names.
 
     User-defined parts are not imported, so a trial with one knows neither its parameters nor its name: its run is the
     one that it agrees with.
     """
     matched: dict[str, Trial] = {}
-    for trial in own.trials if own else ():
+    for trial in trials:
         name = trial.name
         if name not in found and not trial.experiment.imported:
             agreeing = (run for run, it in found.items() if _agree(trial, it.experiment))

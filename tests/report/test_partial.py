@@ -110,6 +110,27 @@ def test_a_selection_is_named_and_not_missed(study, tmp_path, capsys):
     assert "have not run" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("flags", "selection", "label"),
+    [
+        ("--rounds 2", {}, ""),
+        ("--set epochs=2 --rounds=2 --only sigma=0.2", {"sigma": "0.2"}, "selected: sigma=0.2"),
+    ],
+)
+def test_changed_settings_are_what_was_asked_for(tmp_path, flags, selection, label):
+    """The trials of the file, with its own number of rounds, were never asked for."""
+    changes = {"rounds": "2"} | ({"epochs": "2"} if "epochs" in flags else {})
+    (tmp_path / "study.yaml").write_text(FILE)
+    (tmp_path / "commands.txt").write_text(f"fedpns study study.yaml {flags}\n" * 2)
+    described = read_study(tmp_path / "study.yaml", changes, only=selection)
+    for trial in described.trials:
+        run(trial.experiment, tmp_path / "trials" / trial.name, progress=False)
+    found = concluded(described, Storage(tmp_path), StudyOutcome(described.trials))
+    gathered = gather([tmp_path])
+    assert found.results.label == gathered.label == label
+    assert gathered.notes == [] and gathered.expected == len(described.trials) == (4 if selection else 8)
+
+
 def test_a_selection_may_be_partial_too(study, tmp_path):
     command = "fedpns study study.yaml --only strategy=fedpns"
     found = study(lambda e: e.strategy == "fedpns" and e.seed == 1, command=command, only={"strategy": "fedpns"})
