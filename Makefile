@@ -64,7 +64,7 @@ chaos: $(READY) ## 200 faults at random moments of runs and studies: what surviv
 	$(BIN)/python -m tests.chaos --faults $(or $(FAULTS),200) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only "$(ONLY)")
 
 fuzz: $(READY) ## 5,000 commands, files and folders that nobody would write: each works or ends with one line (10 minutes)
-	FUZZ_CASES=5200 $(BIN)/python -m pytest -s -p no:cacheprovider tests/fuzz
+	FUZZ_CASES=5200 FUZZ_WITHIN=20 $(BIN)/python -m pytest -s -p no:cacheprovider tests/fuzz
 
 conformance: $(READY) ## every strategy against the invariants, every mutant of every rule (NAME="pns oort" for some), the pages
 	$(BIN)/fedpns conformance

@@ -7,6 +7,8 @@ import sys
 import threading
 import time
 
+import psutil
+
 from tests.heads import free_port
 
 
@@ -15,27 +17,38 @@ def bucket_server():
     """The port of a server that speaks S3 and has one empty bucket, `studies`."""
     import boto3
 
-    port = free_port()
-    server = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    server, port = _start_server()
     try:
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
+        deadline = time.monotonic() + 120
+        while not _listens(server, port):
+            assert time.monotonic() < deadline
+            if server.poll() is not None:  # somebody else has taken the port since it was found free
+                server, port = _start_server()
+            time.sleep(0.1)
         keys = {"aws_access_key_id": "k", "aws_secret_access_key": "s", "region_name": "us-east-1"}
         boto3.client("s3", endpoint_url=f"http://127.0.0.1:{port}", **keys).create_bucket(Bucket="studies")
         yield port
     finally:
         server.terminate()
         server.wait()
+
+
+def _start_server():
+    port = free_port()
+    server = subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    return server, port
+
+
+def _listens(server, port):
+    """Whether this very process listens there."""
+    with contextlib.suppress(psutil.Error):
+        there = psutil.Process(server.pid).net_connections("tcp")
+        return any(one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in there)
+    return False
 
 
 def bucket_uri(port):
@@ -47,7 +60,11 @@ class Doorway:
     """A port that leads to another one while it is open; shut, it refuses connections and has cut those there were."""
 
     def __init__(self, leads_to):
-        self._leads_to, self.port = leads_to, free_port()
+        self._leads_to = leads_to
+        self._held = socket.socket()  # bound and never listening: while the doorway is shut, nobody else gets the port
+        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._held.bind(("127.0.0.1", 0))
+        self.port = self._held.getsockname()[1]
         self._lock, self._through = threading.Lock(), set()
         self.open()
 

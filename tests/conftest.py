@@ -73,7 +73,7 @@ def ray_cluster(**machine):
         )
         cluster.add_node(**machine)
     ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
-    cluster.wait_for_nodes()
+    cluster.wait_for_nodes(timeout=120)
     yield cluster
     ray.shutdown()
     cluster.shutdown()

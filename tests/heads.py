@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -13,11 +14,15 @@ from pathlib import Path
 
 import psutil
 
+PORTS = range(20_000, 32_000)
+"""Nobody else takes one of these before it is used: the system hands out those above, Ray's workers those below."""
+
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    while True:
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("127.0.0.1", random.SystemRandom().choice(PORTS)))
+            return s.getsockname()[1]
 
 
 @contextlib.contextmanager
@@ -28,7 +33,8 @@ def ray_head(environment, dashboard=None, labels="test=head"):
     page = f"--dashboard-port={dashboard}" if dashboard else "--include-dashboard=false"
     head = subprocess.Popen(
         [ray, "start", "--head", "--block", "--node-ip-address=127.0.0.1", f"--port={port}", "--num-cpus=2", page,
-         "--dashboard-agent-listen-port=0", f"--labels={labels}", f"--temp-dir={temp}", "--disable-usage-stats"],
+         "--dashboard-agent-listen-port=0", "--min-worker-port=0", "--max-worker-port=0", f"--labels={labels}",
+         f"--temp-dir={temp}", "--disable-usage-stats"],
         env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     try:
@@ -44,11 +50,12 @@ def ray_head(environment, dashboard=None, labels="test=head"):
         shutil.rmtree(temp, ignore_errors=True)
 
 
-def wait_for_child(process, name, within=60):
+def wait_for_child(process, name, within=120):
     deadline = time.monotonic() + within
     while True:
         for child in psutil.Process(process.pid).children():
-            if child.name() == name and child.cmdline():  # a program gets its name a moment before its arguments
-                return child
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
+                if child.name() == name and child.cmdline():  # a program gets its name a moment before its arguments
+                    return child
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.1)

@@ -190,7 +190,7 @@ def test_a_terminal_sees_progress_and_ctrl_c_leaves_a_run_to_continue(tmp_path):
     )
     os.close(child)
     screen = b""
-    patience = time.monotonic() + 60
+    patience = time.monotonic() + 180
     stopped = False
     while time.monotonic() < patience:
         if select.select([parent], [], [], 0.2)[0]:
@@ -202,9 +202,9 @@ def test_a_terminal_sees_progress_and_ctrl_c_leaves_a_run_to_continue(tmp_path):
             process.send_signal(signal.SIGINT)
             stopped = True
     os.close(parent)
-    assert process.wait(timeout=30) == 130
+    assert process.wait(timeout=60) == 130
     assert b"the same command resumes" in screen
     done = len((tmp_path / "r" / "rounds.jsonl").read_text().splitlines())
     assert 1 <= done < 1500 and (tmp_path / "r" / "checkpoint.npz").exists()
-    again = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True, timeout=120)
+    again = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True, timeout=300)
     assert json.loads(again.stdout)["rounds"] == 1500

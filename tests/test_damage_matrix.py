@@ -16,7 +16,7 @@ from tests.test_run import untimed
 E = Experiment(strategy="fedpns", nodes=8, fraction=0.5, samples_per_node=30, epochs=1, rounds=9)
 EVERY, STOPPED = 2, 7
 """Rounds between two checkpoints, and rounds of the unfinished run: its checkpoints stand for 6 and 7."""
-WITHIN = 30
+WITHIN = 180
 
 
 def flipped(path):

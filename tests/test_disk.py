@@ -48,7 +48,7 @@ def disk(tmp_path):
             [sys.executable, "-c", MOUNTED, f"size={size}", str(tmp_path / "disk"), *words],
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=600,  # up to four commands
             cwd=tmp_path,
         )
         assert done.returncode == 0, done.stderr

@@ -56,7 +56,7 @@ def test_a_cluster_that_wants_a_token_which_is_not_here(head, tmp_path):
     environment = {**os.environ, **head, "HOME": str(tmp_path)}
     del environment["RAY_AUTH_TOKEN"]
     words = [sys.executable, "-m", "fedpns_ray", "run", "--rounds", "2", "--out", "r"]
-    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert "wants a token, and there is none here; copy the cluster's to ~/.ray/auth_token" in done.stderr
 
@@ -81,7 +81,7 @@ def test_its_commands_run_in_order(page, head, mnist, tmp_path):
 
 
 def _run(command, folder, environment):
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0 and "Traceback" not in done.stderr, (command, done.stdout, done.stderr)
 
 

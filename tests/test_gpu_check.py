@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 
 def check(*options):
     command = [sys.executable, "-m", "benchmarks.gpu.check", *options]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")

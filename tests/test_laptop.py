@@ -73,7 +73,7 @@ def laptop(tmp_path_factory):
         plain = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
         done = subprocess.run(
             [sys.executable, "-c", ELSEWHERE, json.dumps(words)],
-            cwd=home, env={**plain, "HOME": str(home)}, capture_output=True, text=True, timeout=120,
+            cwd=home, env={**plain, "HOME": str(home)}, capture_output=True, text=True, timeout=400,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         *said, last = done.stdout.splitlines()

@@ -41,7 +41,7 @@ LEFT = {
 
 
 def test_ten_lines_in_an_empty_folder(tmp_path):
-    done = subprocess.run([sys.executable, "-c", TEN_LINES], cwd=tmp_path, capture_output=True, text=True, timeout=180)
+    done = subprocess.run([sys.executable, "-c", TEN_LINES], cwd=tmp_path, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0 and done.stderr == "", done.stderr  # quiet when piped
     verdict, page = done.stdout.splitlines()
     assert verdict.endswith("(final accuracy, paired by seed).") and page.lower() == "<!doctype html>"
@@ -116,7 +116,7 @@ def test_a_terminal_sees_a_bar(progress):
 
 def test_a_pipe_sees_nothing():
     code = ONE_RUN.format(progress=True)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

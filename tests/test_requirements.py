@@ -104,7 +104,7 @@ def call(small: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     path = f"{ROOT}{os.pathsep}{small / 'packages'}"
     environment = os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
     command = [str(small / "venv" / "bin" / "python"), *arguments]
-    return subprocess.run(command, cwd=small, env=environment, capture_output=True, text=True, timeout=100)
+    return subprocess.run(command, cwd=small, env=environment, capture_output=True, text=True, timeout=300)
 
 
 def test_it_runs_and_reports_with_nothing_else(small):

@@ -329,7 +329,7 @@ def test_killed_at_any_moment_and_resumed_to_the_same_bits(tmp_path):
 
     for more in (3, 31, 57):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        goal, patience = lines() + more, time.monotonic() + 60
+        goal, patience = lines() + more, time.monotonic() + 180
         while lines() < goal and process.poll() is None and time.monotonic() < patience:
             time.sleep(0.002)
         assert process.poll() is None, "the run ended before it could be killed"

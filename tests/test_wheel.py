@@ -21,7 +21,7 @@ BUILD = "import sys; from setuptools import build_meta; build_meta.build_sdist(s
 def call(*command, cwd, **changes):
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "FEDPNS"))}
     done = subprocess.run(
-        [str(word) for word in command], cwd=cwd, env=environment | changes, capture_output=True, text=True, timeout=100
+        [str(word) for word in command], cwd=cwd, env=environment | changes, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
     return done.stdout

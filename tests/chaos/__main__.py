@@ -12,6 +12,8 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
+
 from tests.bucket import bucket_server
 from tests.chaos.faults import KINDS, MEMORY_THRESHOLD, NotInjectedError
 from tests.chaos.scenes import SEEDS, Scene, undisturbed
@@ -36,7 +38,10 @@ def disturb(name, seed, folder, bucket):
     try:
         moment = int(scene.total * rng.uniform(0.1, 0.7))
         scene.wait(moment)
-        did = KINDS[name](scene, rng)
+        try:
+            did = KINDS[name](scene, rng)
+        except psutil.NoSuchProcess:  # it ended between being chosen and being disturbed
+            raise NotInjectedError from None
         restarts, stall = scene.finish()
         code, said = scene.ended[-1]
         if code == 0:

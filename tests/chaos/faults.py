@@ -18,7 +18,7 @@ class NotInjectedError(Exception):
     """The fault could not be injected, such as into a run that was over: it does not count."""
 
 
-def _confirm(done, within=3.0):
+def _confirm(done, within=30.0):
     deadline = time.monotonic() + within
     while not done():
         if time.monotonic() > deadline:
@@ -31,6 +31,12 @@ def _victim(scene, rng, *words):
     if not found:
         raise NotInjectedError
     return rng.choice(found)
+
+
+def _gone(process):
+    with suppress(psutil.NoSuchProcess):
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    return True
 
 
 def _title(process):
@@ -46,7 +52,7 @@ def kill(scene, rng):
     process = _victim(scene, rng, *ACTORS, *ACTORS, "raylet/raylet", "gcs/gcs_server")
     title = _title(process)
     process.kill()
-    _confirm(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE)
+    _confirm(lambda: _gone(process))
     return f"{title} was killed"
 
 
@@ -87,9 +93,13 @@ def failing_storage(scene, rng):
     elsewhere = scene.out.with_name("elsewhere")
     scene.out.rename(elsewhere)
     time.sleep(away)
-    if scene.out.exists():  # begun anew by somebody: as with a mount that comes back, theirs is hidden by ours
-        scene.out.rename(scene.out.with_name("hidden"))
-    elsewhere.rename(scene.out)
+    for k in range(100):  # begun anew by somebody: as with a mount that comes back, theirs is hidden by ours
+        if scene.out.exists():
+            scene.out.rename(scene.out.with_name(f"hidden{k}"))
+        with suppress(OSError):  # or begun once more since we looked
+            elsewhere.rename(scene.out)
+        if not elsewhere.exists():
+            break
     return f"the folder was away for {away:.0f} s"
 
 
@@ -104,8 +114,7 @@ def damage(scene, rng):
     """The driver is killed, and a file of a run is cut or gets a wrong byte before the command is given again."""
     scene.process.kill()
     scene.process.wait()
-    for process in scene.processes(*ACTORS):
-        process.kill()
+    scene.end(*ACTORS)  # without their driver, they may have ended by themselves
     names = ("rounds.jsonl", "checkpoint.npz", "schema.json")
     files = [path for name in names for path in scene.out.rglob(name) if path.stat().st_size]
     if not files:

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
 
@@ -25,7 +25,7 @@ PATIENCE = 5
 """Seconds of silence after which a process counts as hung."""
 DISK = "64m"
 RESTARTS = 4
-ENDED_WITHIN = 300.0
+ENDED_WITHIN = 600.0
 
 
 @cache
@@ -87,9 +87,11 @@ class Scene:
         return E.rounds * len(SEEDS[self.kind])
 
     def rounds(self):
-        return self.bench.lines()
+        while True:
+            with suppress(FileNotFoundError):  # a folder went away while it was looked through
+                return self.bench.lines()
 
-    def wait(self, rounds, within=180):
+    def wait(self, rounds, within=600):
         """Until so many rounds are recorded, or the command has ended."""
         deadline = time.monotonic() + within
         while self.rounds() < rounds and self.process.poll() is None:
@@ -107,6 +109,15 @@ class Scene:
             except psutil.Error:
                 continue
         return found
+
+    def end(self, *words):
+        """Kill these processes until none is left; some end by themselves meanwhile."""
+        deadline = time.monotonic() + 60
+        while (found := self.processes(*words)) and time.monotonic() < deadline:
+            for process in found:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+            time.sleep(0.05)
 
     def finish(self):
         """Bring the command to its end, started again where it must be: how often, and the longest stall."""
@@ -140,6 +151,5 @@ class Scene:
 
     def close(self):
         self.held.close()
-        for process in self.processes(""):
-            process.kill()
+        self.end("")
         shutil.rmtree(self.folder, ignore_errors=True)

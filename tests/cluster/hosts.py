@@ -196,14 +196,14 @@ class Hosts:
         return int(Path(f"/proc/{outer}/task/{outer}/children").read_text().split()[0])
 
     def _wait_for_ssh(self, name: str):
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 90
         target = f"root@{self.addresses[name]}"
         options = ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "BatchMode=yes"]
         while True:
             log = (self._folder / name / "log").read_text()
             assert self._first[name].poll() is None, log
             try:
-                run(*self.command("laptop", "ssh", *options, target, "true"), timeout=10)
+                run(*self.command("laptop", "ssh", *options, target, "true"), timeout=30)
                 return
             except (subprocess.SubprocessError, IndexError) as error:
                 assert time.monotonic() < deadline, f"{name} has no ssh: {getattr(error, 'stderr', error)}\n{log}"

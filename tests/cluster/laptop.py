@@ -41,7 +41,7 @@ class Laptop:
         for process in self._started:
             self.stop(process)
 
-    def run(self, *command, folder=CLONE, within=150, code=0):
+    def run(self, *command, folder=CLONE, within=400, code=0):
         process = self.start(*command, folder=folder)
         try:
             out, _ = process.communicate(timeout=within)
@@ -69,7 +69,7 @@ class Laptop:
         tunnel = self.start("ray", "dashboard", "--no-config-cache", f"cluster/{name}")
         ask = r"exec 3<>/dev/tcp/127.0.0.1/8265 && printf 'GET /api/version HTTP/1.0\r\n\r\n' >&3 && grep -q HTTP <&3"
         line = self._hosts.command("laptop", "timeout", "10", "bash", "-c", ask)
-        wait_until(lambda: not subprocess.run(line, capture_output=True).returncode, 120, "the dashboard answers")
+        wait_until(lambda: not subprocess.run(line, capture_output=True).returncode, 300, "the dashboard answers")
         return tunnel
 
     def fedpns(self, *arguments):

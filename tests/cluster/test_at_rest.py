@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -38,6 +39,12 @@ def at_rest():
         cluster.shutdown()
 
 
+def remove(cluster, worker):
+    """Until the cluster knows, too: the next test must find it at rest."""
+    cluster.remove_node(worker)
+    cluster.wait_for_nodes(timeout=120)
+
+
 @pytest.fixture
 def bootstrap(tmp_path, monkeypatch):
     """What `ray up` leaves on the head."""
@@ -72,7 +79,7 @@ def test_machines_that_may_be_started_count(at_rest, bootstrap, study, monkeypat
     monkeypatch.setenv("RAY_NODE_TYPE_NAME", "gpu-spot")
     worker = at_rest.add_node(num_cpus=8, num_gpus=1)
     assert len(machines_to_come()) == 2
-    at_rest.remove_node(worker)
+    remove(at_rest, worker)
     bootstrap(head_node_type="gpu-on-demand")  # another cluster's file
     assert machines_to_come() == []
 
@@ -117,9 +124,9 @@ def autoscaler_reports(version, **state):
     client.report_autoscaling_state(report.SerializeToString())
 
 
-def until(log, text, within=30):
+def until(log, pattern, within=120):
     deadline = time.monotonic() + within
-    while text not in log.text:
+    while not re.search(pattern, log.text):
         assert time.monotonic() < deadline, log.text
         time.sleep(0.05)
 
@@ -127,27 +134,27 @@ def until(log, text, within=30):
 def test_a_run_waits_for_its_machine_and_says_why(at_rest, bootstrap, monkeypatch, caplog):
     bootstrap()
     monkeypatch.setenv("RAY_NODE_TYPE_NAME", "gpu-spot")
-    monkeypatch.setattr(arrivals, "ARRIVED_WITHIN", 60.0)
+    monkeypatch.setattr(arrivals, "ARRIVED_WITHIN", 300.0)
     caplog.set_level(logging.INFO, "fedpns_ray")
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(run, E, layout=QUARTERS, progress=False)
-        until(caplog, "waiting for machines for 2 actors, 0.25 GPU each, 0 of 60 s: none has been asked for yet")
+        until(caplog, r"waiting for machines for 2 actors, 0.25 GPU each, \d+ of 300 s: none has been asked for yet")
         autoscaler_reports(1, asked={"gpu-spot": 1})
         until(caplog, "gpu-spot: 1 starting since ")
         autoscaler_reports(2, failed={"gpu-spot": NO_CAPACITY})
-        until(caplog, f"({NO_CAPACITY})")
+        until(caplog, re.escape(f"({NO_CAPACITY})"))
         autoscaler_reports(3)
         worker = at_rest.add_node(num_cpus=8, num_gpus=1)
-        result = waiting.result(60)
+        result = waiting.result(240)
     assert "gpu-spot: 1 could not be started at " in caplog.text and "the machines are there, after " in caplog.text
     assert result.summary["weights_sha256"] == run(E, progress=False).summary["weights_sha256"]
-    at_rest.remove_node(worker)
+    remove(at_rest, worker)
 
 
 def test_the_reason_comes_from_the_autoscalers_log(at_rest, bootstrap, monkeypatch, caplog):
     """The second autoscaler's status says that a launch failed, and not why."""
     bootstrap()
-    monkeypatch.setattr(arrivals, "ARRIVED_WITHIN", 60.0)
+    monkeypatch.setattr(arrivals, "ARRIVED_WITHIN", 300.0)
     caplog.set_level(logging.INFO, "fedpns_ray")
     log = ray_private.logs_folder() / "monitor.log"
     stamp = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -164,10 +171,10 @@ def test_the_reason_comes_from_the_autoscalers_log(at_rest, bootstrap, monkeypat
             done = threading.Event()
             waiting = pool.submit(run, E, layout=QUARTERS, progress=False, stop=done.is_set)
             until(caplog, "gpu-spot: 1 could not be started at ")
-            until(caplog, f"({why} of 0)")
+            until(caplog, re.escape(f"({why} of 0)"))
             done.set()
             with pytest.raises(Interrupted):
-                waiting.result(30)
+                waiting.result(120)
     finally:
         log.unlink()
         autoscaler_reports(5)

@@ -64,7 +64,7 @@ def laptop(hosts, cloud):
 
 def test_from_rest_to_work_and_back_to_nothing(hosts, cloud, laptop):
     laptop.run("ray", "get-auth-token", "--generate")
-    laptop.run("ray", "up", "--yes", "--no-config-cache", "cluster/gpu.yaml", within=300)
+    laptop.run("ray", "up", "--yes", "--no-config-cache", "cluster/gpu.yaml", within=600)
     assert list(cloud.kinds().values()) == ["head"], "a cluster at rest"
     laptop.open_dashboard("gpu.yaml")
     a_run_waits_for_a_machine_and_says_why_it_does_not_come(hosts, cloud, laptop)
@@ -75,7 +75,7 @@ def test_from_rest_to_work_and_back_to_nothing(hosts, cloud, laptop):
 def a_run_waits_for_a_machine_and_says_why_it_does_not_come(hosts, cloud, laptop):
     cloud.refuse_next("gpu-spot", "InsufficientInstanceCapacity", WORDS)
     out = str(hosts.shared / "first")
-    said = laptop.run(*laptop.fedpns(*RUN, *SHARES, "--submit", URL, "--out", out), within=300)
+    said = laptop.run(*laptop.fedpns(*RUN, *SHARES, "--submit", URL, "--out", out), within=600)
     assert "waiting for machines for 2 actors, 0.5 GPU each" in said, said
     assert "1 could not be started at " in said and f"(InsufficientInstanceCapacity): {WORDS}" in said, said
     assert "the machines are there, after " in said and cloud.refused == 1, said
@@ -94,13 +94,13 @@ def a_study_survives_a_frozen_machine(hosts, cloud, laptop):
     def spot_machines():
         return [machine for machine, kind in cloud.kinds().items() if kind == "gpu-spot"]
 
-    wait_until(lambda: len(where()) == 2, 300, "both trials have begun")
+    wait_until(lambda: len(where()) == 2, 600, "both trials have begun")
     before, frozen = where(), spot_machines()
     assert frozen and set(cloud.kinds().values()) == {"head", "gpu-spot"}, "spot machines first"
     for machine in frozen:  # the trials fit on one, and run on one of these
         hosts.freeze(machine)
-    wait_until(lambda: not set(frozen) & set(cloud.machines), 150, "frozen machines are given up, and terminated")
-    said, _ = study.communicate(timeout=300)
+    wait_until(lambda: not set(frozen) & set(cloud.machines), 400, "frozen machines are given up, and terminated")
+    said, _ = study.communicate(timeout=600)
     assert study.returncode == 0 and "was lost (1 of at most 20): it resumes elsewhere" in said, said
     rows = list(csv.DictReader(laptop.run("cat", "runs/s/study.csv").splitlines()))
     assert [row["status"] for row in rows] == ["done"] * 2
@@ -108,7 +108,7 @@ def a_study_survives_a_frozen_machine(hosts, cloud, laptop):
 
 
 def idle_machines_go_and_then_the_head(cloud):
-    wait_until(lambda: not cloud.machines, 200, "a forgotten cluster ends itself")
+    wait_until(lambda: not cloud.machines, 500, "a forgotten cluster ends itself")
     *workers, head = cloud.ended
     assert {ended.kind for ended in workers} == {"gpu-spot"} and head.kind == "head", cloud.ended
     assert [ended.by for ended in workers][:2] == ["monitor.py"] * 2 and head.by == "idle.py", cloud.ended

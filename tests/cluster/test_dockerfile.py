@@ -102,7 +102,7 @@ def test_its_steps_make_an_environment_that_login_shells_find(tmp_path, index):
     for shell in (["bash", "--login", "-c"], ["bash", "--login", "-i", "-c"], ["bash", "-i", "-c"]):
         where = [*shell, "python -c 'import fedpns_ray; print(fedpns_ray.__file__)'"]
         clean = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
-        found = subprocess.run(where, env=clean, cwd="/", capture_output=True, text=True, timeout=30)
+        found = subprocess.run(where, env=clean, cwd="/", capture_output=True, text=True, timeout=180)
         assert found.stdout.strip() == str(home / "fedpns" / "fedpns_ray" / "__init__.py"), found.stderr
 
 

@@ -29,7 +29,7 @@ def browse(window, path, size="desktop", scheme="light"):
     until(window, "return document.documentElement.dataset.ready === 'true'")
 
 
-def until(window, script, patience=20.0):
+def until(window, script, patience=90.0):
     deadline = time.monotonic() + patience
     while not (value := window.execute_script(script)):
         assert time.monotonic() < deadline, script

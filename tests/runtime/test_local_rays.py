@@ -87,7 +87,7 @@ def test_the_private_ray_of_a_run_cannot_be_joined(tmp_path, monkeypatch, capsys
                 pytest.fail("joined")
     finally:
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=120)
 
 
 def test_a_private_ray_that_other_machines_reach_cannot_be_joined(monkeypatch):

@@ -16,8 +16,8 @@ from fedpns_ray.runtime import lookout as loss
 from tests.bench import Bench
 from tests.heads import ray_head, wait_for_child
 
-E = Experiment(strategy="fedpns", nodes=10, fraction=0.3, samples_per_node=400, epochs=2, rounds=300)
-STUDY = "base: {nodes: 10, fraction: 0.3, samples_per_node: 400, epochs: 2, rounds: 300}\nseeds: 1-2\n"
+E = Experiment(strategy="fedpns", nodes=10, fraction=0.3, samples_per_node=400, epochs=2, rounds=500)
+STUDY = "base: {nodes: 10, fraction: 0.3, samples_per_node: 400, epochs: 2, rounds: 500}\nseeds: 1-2\n"
 LOST = "was lost (its control store has not answered for 10 s); the same command resumes\n"
 
 
@@ -43,11 +43,11 @@ def test_a_guarded_call_is_a_call(cluster_there):
 
 
 def test_a_call_that_waits_for_a_lost_cluster_is_left_behind(cluster_there, store):
-    store.close()
     began = time.monotonic()
+    store.close()
     with pytest.raises(LostError, match="the cluster was lost"):
         loss.guarded(time.sleep, 60)
-    assert 0.9 < time.monotonic() - began < 5
+    assert 0.9 < time.monotonic() - began < 30
     for late in (lambda: loss.guarded(pytest.fail, "called"), loss.refuse_lost):
         with pytest.raises(LostError):
             late()
@@ -59,12 +59,13 @@ def test_a_failure_while_the_store_is_silent_is_put_down_to_the_loss(cluster_the
         loss.guarded(divmod, 7, 0)
 
 
-def test_a_store_that_comes_back_was_not_lost(cluster_there, store):
+def test_a_store_that_comes_back_was_not_lost(monkeypatch, cluster_there, store):
+    monkeypatch.setattr(loss, "LOST_AFTER", 4.0)  # this process may be held up for a while, too
     address = store.getsockname()
     store.close()
     time.sleep(0.5)
     with socket.create_server(address):
-        loss.guarded(time.sleep, 1.5)
+        loss.guarded(time.sleep, 4.5)
         loss.refuse_lost()
 
 
@@ -80,11 +81,19 @@ def test_a_frozen_control_store():
     """A real one, frozen and thawed: the kernel still accepts connections for it."""
     with ray_head({**os.environ}) as (head, port):
         address, store = f"127.0.0.1:{port}", wait_for_child(head, "gcs_server")
-        assert loss.answers(address) and loss.responds(address)
+        assert loss.answers(address) and _responds_soon(address)
         store.suspend()
         assert loss.answers(address) and not loss.responds(address)
         store.resume()
-        assert loss.responds(address)
+        assert _responds_soon(address)
+
+
+def _responds_soon(address):
+    """A store that runs may need longer than it is given, where others use the machine."""
+    deadline = time.monotonic() + 60
+    while not (found := loss.responds(address)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return found
 
 
 def test_one_line_and_resumed_to_the_same_bits(tmp_path):
@@ -96,13 +105,13 @@ def test_one_line_and_resumed_to_the_same_bits(tmp_path):
 
 def _lose(bench, process, owner):
     """Kill the control store that `owner` has started, and check how the command ends."""
-    bench.wait_for_lines(process, 15, within=240)  # three Rays start at once
+    bench.wait_for_lines(process, 15, within=480)  # three Rays start at once
     wait_for_child(owner, "gcs_server").kill()
     began = time.monotonic()
-    code, took = process.wait(timeout=60), time.monotonic() - began
+    code, took = process.wait(timeout=120), time.monotonic() - began
     out, err = process.communicate()
     assert (code, out, err.count("\n")) == (1, "", 1) and err.startswith("fedpns: the Ray ") and err.endswith(LOST), err
-    assert took < 15
+    assert took < 45  # Ray itself tries for 60 s
     return err
 
 
@@ -121,7 +130,7 @@ def _run_on_a_cluster(folder):
         said = _lose(bench, bench.start("--address", f"127.0.0.1:{port}"), head)
     assert f":{port} was lost" in said
     process = bench.start("--in-process")
-    out, err = process.communicate(timeout=240)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
     assert json.loads(out)["weights_sha256"] == run(E).summary["weights_sha256"]
 
@@ -133,7 +142,7 @@ def _study_on_a_cluster(folder):
     trials = sorted((bench.folder / "s" / "trials").iterdir())
     assert trials and not any((trial / "summary.json").exists() for trial in trials)
     process = bench.start()
-    _, err = process.communicate(timeout=240)
+    _, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
     for trial in trials:
         e = Experiment.from_yaml(trial / "config.yaml")
@@ -145,8 +154,7 @@ def _run_on_its_own(folder):
     bench = _bench(folder / "own", "run", "e.yaml", "--rounds", "100000", "--out", "r", "--json")
     process = bench.start()
     assert "the Ray that was started for this run was lost" in _lose(bench, process, process)
-    left = [p.name() for p in bench.left_behind(within=5) if not p.name().endswith("Agent")]
-    assert not left and (bench.folder / "r" / "checkpoint.npz").stat().st_size
+    assert not bench.left_behind(agents=False) and (bench.folder / "r" / "checkpoint.npz").stat().st_size
 
 
 GOING_AWAY = """

@@ -35,7 +35,7 @@ def test_the_terminal_says_beforehand_what_it_takes_and_how_far_it_is(tmp_path):
     """And nothing of Ray's own: with so many workers on a few cores, each raylet warns."""
     (tmp_path / "e.yaml").write_text(E.to_yaml())
     process = Bench(tmp_path, "run", "e.yaml", "--out", "r", "--nodes-per-actor", "1").start()
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
     assert "starting 10 actors, " in err and "GB of memory, and " in err and "all 10 node actors are ready" in err
     assert "WARNING" not in out + err and "raylet" not in out + err, out + err

@@ -1,5 +1,6 @@
 """The Ray that a run starts for itself: nobody else reaches it, and nothing of it is left."""
 
+import contextlib
 import fcntl
 import ipaddress
 import os
@@ -40,9 +41,10 @@ def folders(place):
 def listeners(process):
     """Where the processes of a tree listen: (address, process)."""
     for one in (process, *process.children(recursive=True)):
-        for connection in one.net_connections(kind="inet"):
-            if connection.status == psutil.CONN_LISTEN:
-                yield ipaddress.ip_address(connection.laddr.ip.removeprefix("::ffff:")), one.name()
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
+            for connection in one.net_connections(kind="inet"):
+                if connection.status == psutil.CONN_LISTEN:
+                    yield ipaddress.ip_address(connection.laddr.ip.removeprefix("::ffff:")), one.name()
 
 
 def test_every_listener_is_on_loopback_and_the_folder_goes_with_it(place):
@@ -67,8 +69,6 @@ def test_every_listener_is_on_loopback_and_the_folder_goes_with_it(place):
 
 def test_without_it_ray_listens_everywhere(place, monkeypatch):
     """Else the test above could not fail."""
-    import contextlib
-
     monkeypatch.setattr(ray_private, "on_loopback", contextlib.nullcontext)
     with session():
         assert any(not address.is_loopback for address, _ in listeners(psutil.Process()))
@@ -100,7 +100,7 @@ def test_a_killed_run_is_cleared_by_the_next_and_others_are_not_touched(place, t
             assert head.poll() is None
         finally:
             process.terminate()
-            process.communicate(timeout=60)
+            process.communicate(timeout=120)
     assert folders(place) == [] and theirs.is_dir()
 
 

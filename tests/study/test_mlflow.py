@@ -33,7 +33,7 @@ def environment():
 def test_a_folder_holds_the_study(tmp_path):
     (tmp_path / "s.yaml").write_text(TINY)
     process = Bench(tmp_path, "study", "s.yaml", "--out", "o", "--mlflow", "my logs").start()
-    _, err = process.communicate(timeout=180)
+    _, err = process.communicate(timeout=600)
     assert process.returncode == 0 and "Traceback" not in err and "mlflow" not in err.lower(), err
     trials = pd.read_csv(tmp_path / "o" / "study.csv").set_index("trial")
     os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"
@@ -51,7 +51,7 @@ def test_a_folder_holds_the_study(tmp_path):
 def test_what_mlflow_cannot_do_is_refused_before_anything_starts(tmp_path):
     (tmp_path / "s.yaml").write_text(TINY)
     process = Bench(tmp_path, "study", "s.yaml", "--out", "o", "--mlflow", "http://me:secret@127.0.0.1:1").start()
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert (process.returncode, out) == (2, "") and err.count("\n") == 1 and "secret" not in err, err
     assert err.startswith("fedpns: mlflow: http://127.0.0.1:1 cannot be used (") and "it must be a folder, a dat" in err
     assert [path.name for path in tmp_path.iterdir()] == ["s.yaml"]

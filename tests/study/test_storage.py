@@ -69,7 +69,7 @@ def test_a_silent_bucket_is_given_up(monkeypatch, capsys):
             with pytest.raises(InputError, match=r"did not answer within 0 s|did not answer within 1 s"):
                 ask(Storage(place))
         began = time.monotonic()
-        assert main(["report", place]) == 2 and time.monotonic() - began < 10
+        assert main(["report", place]) == 2 and time.monotonic() - began < 60
         err = capsys.readouterr().err
         assert err.count("\n") == 1 and "did not answer" in err and "k:s@" not in err
 

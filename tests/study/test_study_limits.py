@@ -19,7 +19,7 @@ code = main(sys.argv[1:])
 print(time.process_time() - began, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
 sys.exit(code)
 """
-"""The command in a gigabyte, which a hundred million seeds do not fit into."""
+"""The command in a gigabyte, which a hundred million seeds do not fit into; and its time on a core."""
 
 THIRTY_TWO = str([k / 32 for k in range(32)])
 LONG_AXES = "".join(
@@ -51,11 +51,11 @@ SEEDS = "seeds: '1-1000000000' is not allowed; at most 10,000 seeds are allowed;
 def test_refused_in_one_line_at_once_and_in_little_memory(tmp_path, text, arguments, message):
     (tmp_path / "s.yaml").write_text(text)
     done = subprocess.run(
-        [sys.executable, "-c", TIMED, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", TIMED, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=300
     )
     assert (done.returncode, done.stderr) == (2, f"fedpns: {message}\n")
     seconds, megabytes = map(float, done.stdout.split())
-    assert seconds < 1 and megabytes < 200
+    assert seconds < 5 and megabytes < 200
     assert [path.name for path in tmp_path.iterdir()] == ["s.yaml"]
 
 
@@ -90,11 +90,11 @@ def test_hostile_files_are_refused_before_they_are_expanded(tmp_path, what):
     text, message = HOSTILE[what]
     (tmp_path / "s.yaml").write_text(text)
     done = subprocess.run(
-        [sys.executable, "-c", TIMED, "study", "s.yaml"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", TIMED, "study", "s.yaml"], cwd=tmp_path, capture_output=True, text=True, timeout=300
     )
     assert (done.returncode, done.stderr) == (2, f"fedpns: s.yaml: {message}\n")
     seconds, megabytes = map(float, done.stdout.split())
-    assert seconds < 1 and megabytes < 200
+    assert seconds < 5 and megabytes < 200
 
 
 @pytest.mark.parametrize(
