@@ -14,7 +14,7 @@ BLOCK = 1 << 17
 BITS, GROUP = 22, 1 << 9
 """Integers of 22 bits and a sign: a sum of 2^9 products of two of them is at most 2^53, so exact in float64."""
 GROUPS = 1 << 6
-"""The most groups in a block: their sum, at most 2^59, is exact in int64. Few: a small number costs all a slice."""
+"""The most groups in a block: their sum, at most 2^59, is exact in int64."""
 LIMB = 32
 """Sums over blocks are kept as two numbers: one counts 2^32, the other the rest."""
 
@@ -47,32 +47,36 @@ def exact_gram_matrix(vectors: NDArray[np.float32]) -> NDArray[np.object_]:
     """
     m, n = vectors.shape
     exponents = np.frexp(np.abs(vectors).max(axis=1, initial=0))[1].astype(np.int64)
-    at_most_1 = torch.from_numpy(np.ldexp(1.0, -exponents))[:, None, None]
+    at_most_1 = np.ldexp(1.0, -exponents)[:, None]
     sums: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
-    groups = max(1, GROUPS // max(1, m))
-    for start in range(0, n, groups * GROUP):
-        some = vectors[:, start : start + groups * GROUP]
-        part = np.zeros((m, -(-some.shape[1] // GROUP) * GROUP))
-        part[:, : some.shape[1]] = some
-        rest = torch.from_numpy(part).view(m, -1, GROUP).mul_(at_most_1)
-        slices = [one.transpose(0, 1) for one in _slices(rest, BITS)]
-        for s, high in enumerate(slices):
-            for t, low in enumerate(slices[: s + 1]):
-                found = (high @ low.mT).to(torch.int64).sum(dim=0)
+    columns = GROUP * min(GROUPS, max(1, BLOCK // (GROUP * max(1, m))))
+    for start in range(0, n, columns):
+        some = vectors[:, start : start + columns]
+        rest = np.zeros((m, -(-some.shape[1] // GROUP) * GROUP))
+        np.multiply(some, at_most_1, out=rest[:, : some.shape[1]])
+        slices = torch.from_numpy(_slices(rest))
+        depth = len(slices)
+        grouped = slices.view(depth * m, -1, GROUP).transpose(0, 1)
+        products = (grouped @ grouped.mT).view(-1, depth, m, depth, m)
+        for s in range(depth):
+            for t in range(s + 1):
+                whole = products[:, s, :, t] * 2.0 ** (BITS * (s + t + 2))
+                found = whole.to(torch.int64).sum(dim=0)
                 upper, lower = sums.setdefault((s, t), (torch.zeros_like(found), torch.zeros_like(found)))
                 upper.add_(found >> LIMB)
                 lower.add_(found & ((1 << LIMB) - 1))
     return _joined(sums, m) * _powers_of_two(exponents)
 
 
-def _slices(rest: Tensor, bits: int) -> list[Tensor]:
-    """Numbers of at most 1 as the sum of integers times 2^-bits, 2^-2bits, …; `rest` is used up."""
-    slices: list[Tensor] = []
-    while not slices or rest.numpy().any():
-        rest.mul_(float(1 << bits))
-        slices.append(rest.round())
-        rest.sub_(slices[-1])
-    return slices
+def _slices(rest: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Numbers of at most 1 as a sum of whole multiples of 2^-22, 2^-44, …; `rest` is used up."""
+    slices: list[NDArray[np.float64]] = []
+    while not slices or rest.any():
+        large = 1.5 * 2.0 ** (52 - BITS * (len(slices) + 1))  # what is added to it is rounded to such a multiple
+        slices.append(rest + large)
+        slices[-1] -= large
+        rest -= slices[-1]
+    return np.stack(slices)
 
 
 def _joined(sums: dict[tuple[int, int], tuple[Tensor, Tensor]], m: int) -> NDArray[np.object_]:
