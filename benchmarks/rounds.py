@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,25 @@ def block(side: Side, model: str, setting: Setting, **question: Any) -> Callable
     return ask
 
 
+@contextmanager
+def bare(task: Path, setting: Setting, processes: int = 1) -> Iterator[Callable[[], float]]:
+    """Seconds that the steps of a CNN-M round take with nothing around them, shared out over so many processes.
+
+    One batch, over and over: no engine that takes these steps can be faster.
+    """
+    with ExitStack() as stack, ThreadPoolExecutor(processes) as pool:
+        limits = [stack.enter_context(Side("benchmarks.limit", str(task), "cnn-m")) for _ in range(processes)]
+
+        def ask(limit: Side) -> float:
+            return float(limit.ask(bare=BLOCK["cnn-m"])[setting.clock])
+
+        def together() -> float:
+            return max(pool.map(ask, limits)) / processes
+
+        together()
+        yield together
+
+
 def refuse_other_learning(name: str, ours: dict[str, Any], theirs: dict[str, Any]) -> None:
     """After equally many rounds both must have learned about as much: otherwise it was not the same task."""
     if abs(ours["accuracy"] - theirs["accuracy"]) > APART:
@@ -57,6 +77,7 @@ def against_flower(setting: Setting) -> Iterator[Costs]:
             sides[f"flower {model}"] = block(theirs, model, setting)
             sides[f"ours {model}"] = block(ours, model, setting, test=False)
         sides["flower cnn-m+channels-last"] = block(theirs, "cnn-m+channels-last", setting)
+        sides["bare cnn-m"] = stack.enter_context(bare(folder / "cnn-m.npz", setting, 2))
         yield from in_turn(sides, setting.repeats)
         for model in models:
             here, there = ours.ask(model=model, accuracy=True, test=False), theirs.ask(model=model, accuracy=True)
@@ -74,6 +95,7 @@ def against_pfl(setting: Setting) -> Iterator[Costs]:
             if name == model:
                 sides[f"ours {model}"] = block(ours, model, setting, test=False)
                 pairs[model] = theirs
+        sides["bare cnn-m"] = stack.enter_context(bare(folder / "cnn-m.npz", setting))
         yield from in_turn(sides, setting.repeats)
         for model, theirs in pairs.items():
             here = ours.ask(model=model, accuracy=True, test=False)
@@ -98,12 +120,14 @@ def against_the_limit(setting: Setting) -> Iterator[Costs]:
 
 
 def two_actors(setting: Setting) -> Iterator[Costs]:
-    with task_folder() as (_, stack):
+    with task_folder() as (folder, stack):
         alone, actors = (stack.enter_context(Side("benchmarks.ours", layout)) for layout in ("in process", "on Ray"))
         sides = {}
         for model in ("mlr", "cnn-m"):
             sides[f"alone {model}"] = block(alone, model, setting, test=True)
             sides[f"actors {model}"] = block(actors, model, setting, test=True)
+        task = write_task("cnn-m", folder)
+        sides |= {f"bare {count}": stack.enter_context(bare(task, setting, count)) for count in (1, 2)}
         yield from in_turn(sides, setting.repeats)
 
 
@@ -135,6 +159,9 @@ ENTRIES = (
         (
             Figure("mlr", "flower mlr", "ours mlr", at_least=12),
             Figure("cnn-m", "flower cnn-m", "ours cnn-m", at_least=3),
+            Figure(
+                "cnn-m, against bare steps on two cores: all that is possible", "flower cnn-m", "bare cnn-m", at_least=1
+            ),
             Figure("cnn-m, Flower with channels last", "flower cnn-m+channels-last", "ours cnn-m", at_least=1),
         ),
         against_flower,
@@ -146,6 +173,7 @@ ENTRIES = (
         (
             Figure("mlr", "pfl mlr", "ours mlr", at_least=3),
             Figure("cnn-m", "pfl cnn-m", "ours cnn-m", at_least=1.5),
+            Figure("cnn-m, against bare steps: all that is possible", "pfl cnn-m", "bare cnn-m", at_least=1),
             Figure("cnn-m, pfl with channels last", "pfl cnn-m+channels-last", "ours cnn-m", at_least=1),
         ),
         against_pfl,
@@ -171,6 +199,9 @@ ENTRIES = (
         (
             Figure("cnn-m", "alone cnn-m", "actors cnn-m", at_least=1.7),
             Figure("mlr", "alone mlr", "actors mlr", at_least=0.8),
+            Figure(
+                "bare steps of cnn-m in one process against two: all that is possible", "bare 1", "bare 2", at_least=1
+            ),
         ),
         two_actors,
         repeats=7,

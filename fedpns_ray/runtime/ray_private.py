@@ -35,6 +35,14 @@ def limit_task_history() -> None:
     os.environ.setdefault("RAY_task_events_max_num_task_in_gcs", "1000")
 
 
+def allow_large_replies() -> None:
+    """Let answers of up to 1 MB travel within the reply to a call, not through the object store: before `ray.init`.
+
+    Ray's limit is 100 kB, and an actor's answer for five nodes that train MLR has 157 kB. Read as the flag above is.
+    """
+    os.environ.setdefault("RAY_max_direct_call_object_size", str(1 << 20))
+
+
 @contextmanager
 def on_loopback() -> Iterator[None]:
     """Within, `ray.init` starts a Ray all of whose sockets are bound to loopback.

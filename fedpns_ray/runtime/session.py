@@ -105,6 +105,7 @@ def _join_or_start(address: str | None) -> RayFolder | None:
 def _start(quiet: dict[str, Any]) -> RayFolder:
     """A private Ray, in a folder of its own, that no other machine reaches."""
     folder = RayFolder()
+    ray_private.allow_large_replies()
     try:
         with ray_private.on_loopback(), ray_private.signals_kept():
             labels = {PRIVATE: str(os.getpid())}

@@ -2,7 +2,7 @@
 
 The expectation E_{i~S} <gbar, g_i> of Lemma 1 equals ||s||^2 / |S|^2 with s = sum of g_i over S. Without node k it is
 (||s||^2 - 2 <s, g_k> + ||g_k||^2) / (|S| - 1)^2. So one Gram matrix of the updates, one pass over the parameters,
-decides every iteration in O(m^2).
+decides: the first iteration in O(m^2), every other one in O(m).
 
 Any positive scale common to all nodes gives the same decisions, so the updates delta_i stand in for the gradients. The
 sums are float64; a decision that depends on their rounding (ties, duplicates) is repeated in exact arithmetic.
@@ -27,6 +27,8 @@ EXPECTATION_AFTER = Quantity("expectation_after", "expectation of Lemma 1, after
 
 Matrix = NDArray[Any]
 """A Gram matrix: of float64, or exact, of whole numbers."""
+Row = NDArray[Any]
+"""A number for each node of a set, of the same kind."""
 
 ROUNDING = 2.0**-36
 """A generous bound on the rounding error of an expectation, relative to (sum of ||g_i||)^2."""
@@ -41,18 +43,17 @@ class Expectations(NamedTuple):
     """Differences up to this size may be rounding."""
 
 
-def check_expectation(gram: Matrix, kind: Literal["mean", "sum"] = "mean") -> Expectations:
-    """Check Expectation (lines 18-21) for the set whose Gram matrix this is.
+def check_expectation(rows: Row, squares: Row, kind: Literal["mean", "sum"] = "mean") -> Expectations:
+    """Check Expectation (lines 18-21) for a set of nodes: <g_k, s> and ||g_k||^2 of each of them.
 
     `sum` is the released code's variant: |S| ||gbar||^2, rounded to 3 decimals.
     """
-    size = len(gram)
-    rows, squares = gram.sum(axis=1), np.diag(gram)
+    size = len(rows)
     whole = rows.sum()
     without = whole - 2 * rows + squares
     if kind == "sum":
         return Expectations(np.round(whole / size, 3), np.round(without / (size - 1), 3), 0)
-    if gram.dtype == object:
+    if rows.dtype == object:
         exact = np.array([Fraction(number, (size - 1) ** 2) for number in without], dtype=object)
         return Expectations(Fraction(whole, size**2), exact, 0)
     rounding = ROUNDING * float(np.sqrt(squares).sum() / (size - 1)) ** 2
@@ -85,26 +86,31 @@ def optimal_subset(
     m = len(gram)
     floor = v if v > 1 else v * m
     kept, labelled, excluded = list(range(m)), [], []
-    judged = gram
+    judged, rows = gram, gram.sum(axis=1)
     loss: float | None = None
     while len(kept) > max(1.0, floor + 1e-9):
-        current, without, rounding = check_expectation(judged[np.ix_(kept, kept)], kind)
+        current, without, rounding = check_expectation(rows, np.diag(judged)[kept], kind)
         best = without.max()
         contenders = np.flatnonzero(without >= best - rounding)
         if exact and rounding and (abs(best - current) <= rounding or len(contenders) > 1):
             judged, exact = exact(), None
+            rows = judged[np.ix_(kept, kept)].sum(axis=1)
             continue
         if not best > current:
             break
-        worst = kept[int(contenders[0])]  # a tie goes to the lowest node id
+        place = int(contenders[0])  # a tie goes to the lowest node id
+        worst, remaining = kept[place], kept[:place] + kept[place + 1 :]
         labelled.append(worst)
-        remaining = [node for node in kept if node != worst]
         loss = check_loss(kept) if loss is None else loss
         loss_without = check_loss(remaining)
         if loss_without > loss:
             break
         kept, loss = remaining, loss_without
         excluded.append(worst)
+        if kind == "mean":
+            rows = np.delete(rows, place) - judged[kept, worst]
+        else:  # rounded expectations: there the last digit may decide
+            rows = judged[np.ix_(kept, kept)].sum(axis=1)
     return Decision(kept, labelled, excluded, _expectation(gram), _expectation(gram[np.ix_(kept, kept)]))
 
 

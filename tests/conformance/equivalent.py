@@ -79,6 +79,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         f"{TIES} | best - current → best + current": CONVEX,
         f"{TIES} | best - current → best": CONVEX,
         f"{TIES} | len(contenders) > 1 → len(contenders) >= 1": "exact arithmetic more often decides the same",
+        "if kind == \"mean\": | kind == 'mean' → kind != 'mean'": ROUNDING,
     },
     "optimal_sampling": {
         f"{SHARE} | p > 0 → p >= 0": "a node with p = 0 is never sent, whatever its share",
