@@ -30,10 +30,3 @@ def test_a_wrong_number_is_no_computation(monkeypatch):
     monkeypatch.setattr(torch.nn.functional, "conv2d", lambda x, kernels: torch.zeros(2, 4, 6, 6, requires_grad=True))
     with pytest.raises(ArithmeticError, match=r"1296 was expected, and 0.0 computed"):
         cuda.compute("cpu")
-
-
-@pytest.mark.skipif(torch.version.cuda is not None, reason="torch has CUDA here")
-def test_a_build_without_cuda_is_named():
-    assert cuda.trouble() == f"torch {torch.__version__} is a build without CUDA: " + (
-        "install the CUDA build of the same version"
-    )
