@@ -36,6 +36,13 @@ def test_full_precision_and_deterministic_unless_told_otherwise():
     assert flags() == (True, True, True, False, False)
 
 
+def test_a_machines_own_workspaces_give_way(monkeypatch):
+    """Others would give other bits than the rest of the cluster, or be refused."""
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
+    settle(torch.device("cuda"), fast_math=False)
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == WORKSPACE
+
+
 def test_a_cpu_is_left_alone():
     before = flags()
     settle(torch.device("cpu"), fast_math=True)
@@ -58,6 +65,10 @@ def test_an_operation_without_a_deterministic_algorithm_is_named_with_the_remedy
     with pytest.raises(InputError, match=said) as error, naming_the_remedy():
         raise RuntimeError(message)
     assert "\n" not in str(error.value)
+    message = "Deterministic behavior was enabled, but this operation is not deterministic because it uses CuBLAS"
+    said = f"^fast_math: off .*has used cuBLAS before.*set CUBLAS_WORKSPACE_CONFIG={WORKSPACE} before Python starts"
+    with pytest.raises(InputError, match=said), naming_the_remedy():
+        raise RuntimeError(f"{message} ... you must set ...: CUBLAS_WORKSPACE_CONFIG=:4096:8 or ...")
     with pytest.raises(RuntimeError, match="^out of memory$"), naming_the_remedy():
         raise RuntimeError("out of memory")
 

@@ -1,5 +1,8 @@
 """The GPU path without a GPU: on a device that is only pretended, with real numbers, and that meets no CPU tensor."""
 
+import contextlib
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -9,16 +12,18 @@ from benchmarks.gpu.budgets import BUDGETS, FUSED_RUNS, MOST_FUSED, counts, fuse
 from benchmarks.gpu.pretended import MixedDevices, pretended_device
 from benchmarks.gpu.scenes import SCENES
 from fedpns_ray import Experiment, InputError
-from fedpns_ray.core import device_data, transfers
-from fedpns_ray.core.cohorts import MOST_ROWS
+from fedpns_ray.core import cohorts, device_data, transfers
 from fedpns_ray.core.gpu_memory import CONTEXT, GpuNeeds
-from fedpns_ray.core.models import dropout
+from fedpns_ray.core.models import MLR, dropout
 from fedpns_ray.core.threads import one_thread
 from fedpns_ray.core.training import Worker
 from fedpns_ray.core.work import Work
 from fedpns_ray.data import build_population
+from fedpns_ray.data.interfaces import Samples
+from fedpns_ray.data.population import from_lists
 from fedpns_ray.runtime.gpu_memory import refuse_beyond
 
+ROOT = Path(__file__).parent.parent
 TOLERANCE = 1e-3
 """Of the norm of an update: how far rounding may carry it in two steps, from the loop on a CPU to a cohort on a GPU."""
 SMALL = {"max_steps": 2, "metrics": "macro-f1"}
@@ -87,7 +92,22 @@ def test_a_cpu_trains_as_before_unless_told():
     assert found == {"auto": "one by one", "on": "in cohorts of 10", "off": "one by one"}
     assert Worker(SCENES["mlr"].experiment(), SCENES["mlr"].population()).training == "in cohorts, exactly"
     many = Experiment(nodes=100, fraction=1.0, vectorize="on", model="tests.test_gpu_path:Dropping", strategy="fedavg")
-    assert Worker(many, build_population(many)).training == f"in cohorts of {MOST_ROWS}"
+    assert Worker(many, build_population(many)).training == f"in cohorts of {cohorts.MOST_ROWS}"
+
+
+class Wandering(MLR):
+    """Rows of a cohort whose bits depend on their place, as no library promises that they do not."""
+
+    def cohort_gradients(self, weights, x, y):
+        gradients, losses = super().cohort_gradients(weights, x, y)
+        return gradients + 1e-7 * torch.arange(len(weights), device=x.device).unsqueeze(1), losses
+
+
+def test_gradients_in_closed_form_are_tried_too():
+    """What is exact on a CPU is so by how a CPU adds up; a GPU is asked."""
+    e = SCENES["mlr"].experiment(model="tests.test_gpu_path:Wandering")
+    with pretended_device() as device:
+        assert Worker(e, SCENES["mlr"].population(), device).training == "one by one"
 
 
 class Dropping(nn.Sequential):
@@ -213,6 +233,27 @@ def test_a_round_stays_within_its_budget(name):
     assert found.waits == 1
 
 
+def test_nothing_waits_between_cohorts(monkeypatch):
+    """Two cohorts with dropout: the masks of the second are sent while the first one trains."""
+    scene = SCENES["cnn-m"]._replace(samples=40, test_samples=500, max_steps=2)
+    monkeypatch.setattr(cohorts, "MOST_ROWS", 5)
+    with pretended_device() as device:
+        how, found = counts(scene, device)
+        monkeypatch.setattr(transfers, "MOST_PINNED", 1)
+        _, plain = counts(scene, device)
+    assert how == "in cohorts of 5" and found.sent == plain.sent == 4
+    assert found.waits == 1 and plain.waits == 1 + plain.sent, "CUDA waits in a copy from ordinary memory"
+
+
+def test_what_is_sent_to_cuda_is_pinned(monkeypatch):
+    """Otherwise CUDA waits after all. There is no CUDA here: torch is asked to pin, and refuses."""
+    asked = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: asked.append(tensor.shape) or tensor)
+    with contextlib.suppress(RuntimeError, AssertionError):
+        transfers.sent([np.zeros(3), np.zeros((2, 2))], torch.device("cuda"))
+    assert asked == [(7,)]
+
+
 def test_sixteen_fused_runs_take_a_tenth_of_the_launches():
     """With sixteen learning rates; how many nodes each run trains changes no count."""
     with pretended_device() as device:
@@ -235,11 +276,38 @@ def test_memory_follows_the_shapes():
 
 def test_a_share_that_is_too_small_is_refused_with_the_one_that_fits():
     need = GpuNeeds(CONTEXT, 200 * 10**6, 3 * 10**9, 10**9)
-    refuse_beyond(need, 16e9, 0.3334)
+    refuse_beyond(need, 16e9, 0.3333)
     with pytest.raises(
         InputError, match=r"^gpus: 0.25 needs about 4.8 GB .*0.25 of a GPU with 16.0 GB is 4.0 GB"
     ) as error:
         refuse_beyond(need, 16e9, 0.25)
-    assert "--gpus-per-actor 0.3334" in str(error.value) and "\n" not in str(error.value)
+    assert "at most 3 fit: --gpus-per-actor 0.3333, in a study" in str(error.value), "three times 0.3334 is too much"
+    assert "\n" not in str(error.value)
+    with pytest.raises(InputError, match=r"at most 2 fit: --gpus-per-actor 0.5,"):
+        refuse_beyond(need, 3.00001 * need.total, 0.25)
     with pytest.raises(InputError, match="use a GPU with more memory"):
         refuse_beyond(need, 4e9, 1.0)
+
+
+IMAGES = {("cnn-m", "mnist"): (60_000, 1, 28, 28), ("cnn-c", "cifar10"): (50_000, 3, 32, 32)}
+A10G, A100 = 23.6e9, 42.4e9
+"""Bytes that torch finds on GPUs that are sold with 24 and 40 GB."""
+
+
+@pytest.mark.parametrize(("model", "dataset"), IMAGES)
+def test_the_shares_that_the_readme_names_are_not_refused(model, dataset):
+    """Of the paper's models on data sets of their size."""
+    count, *shape = IMAGES[model, dataset]
+    e = Experiment(model=model, dataset=dataset, vectorize="on")
+    images = (np.zeros((size, *shape), dtype=np.uint8) for size in (count, 10_000))
+    train, test = ((x, np.zeros(len(x), dtype=np.int64)) for x in images)
+    held = np.arange(e.nodes * e.samples_per_node).reshape(e.nodes, -1)
+    population = from_lists(Samples(*train, *test, mean=0.5, deviation=0.25), list(held), np.ones(e.nodes, dtype=bool))
+    need = Worker(e, population).gpu_needs()
+    readme = (ROOT / "cluster" / "README.md").read_text()
+    for share, memory in ((0.04, A10G), (0.025, A100)):
+        refuse_beyond(need, memory, share)
+        assert f"\n| {share:g} | {round(1 / share)}: " in readme
+    assert f"{need.total / 1e9:.2f} GB for {model.upper()}" in readme
+    with pytest.raises(InputError, match="gpus: 0.025 needs about"):
+        refuse_beyond(need, A10G, 0.025)

@@ -34,7 +34,8 @@ class Counter(TorchDispatchMode):
         self.sent = 0
         """Copies from the host to the device."""
         self.waits = 0
-        """Copies from the device to the host, and numbers that are read: the host waits for each."""
+        """Copies from the device to the host, numbers that are read, and copies to the device that are not told not to
+        wait: CUDA makes the host wait in each until all that was launched before is done."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = func(*args, **(kwargs or {}))
@@ -48,6 +49,7 @@ class Counter(TorchDispatchMode):
             self.waits += 1
         elif name in CROSSING and "cpu" in given and self._device != "cpu":
             self.sent += 1
+            self.waits += not ((kwargs or {}).get("non_blocking") or args[2:3] == (True,))
         elif name not in FREE and not _is_view(func):
             self.launches += 1
         return found

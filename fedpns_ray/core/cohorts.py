@@ -82,7 +82,8 @@ def cohorts_for(experiment: Experiment, population: Population, model: FlatModel
         return None
     closed = fit.task.is_cross_entropy(fit.targets) and len(model.state) == len(model.weights)
     if closed and isinstance(model.module, CohortModel):
-        return Cohorts(model, size=cohort_size(experiment, model, fit, shape) if on_gpu else 0)
+        found = Cohorts(model, size=cohort_size(experiment, model, fit, shape) if on_gpu else 0)
+        return None if on_gpu and experiment.vectorize == "auto" and not _exact(found, fit, shape) else found
     if experiment.vectorize == "auto" and not on_gpu:
         return None
     try:

@@ -11,7 +11,8 @@ import torch
 from fedpns_ray.errors import InputError, Shown
 
 WORKSPACE = ":4096:8"
-"""Workspaces with which cuBLAS gives the same bits in every call; read when cuBLAS is first used in a process."""
+"""Workspaces with which cuBLAS gives the same bits in every call; read when cuBLAS is first used in a process. Others
+may give other bits, so no machine's own setting is left in place."""
 
 
 def settle(device: torch.device, fast_math: bool) -> None:
@@ -23,7 +24,7 @@ def settle(device: torch.device, fast_math: bool) -> None:
     """
     if device.type != "cuda":
         return
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", WORKSPACE)
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = WORKSPACE  # also for what the process trains later
     torch.backends.cuda.matmul.allow_tf32 = fast_math
     torch.backends.cudnn.allow_tf32 = fast_math
     torch.backends.cudnn.benchmark = fast_math
@@ -40,8 +41,9 @@ def naming_the_remedy() -> Iterator[None]:
     except RuntimeError as error:
         if "deterministic" not in str(error):
             raise
-        operation = str(error).split()[0]
-        problem = f"the model uses {operation}, for which torch has no deterministic algorithm on CUDA"
-        raise InputError(
-            "fast_math", Shown("off"), hint="use another layer, or set fast_math", problem=problem
-        ) from error
+        problem = f"the model uses {str(error).split()[0]}, for which torch has no deterministic algorithm on CUDA"
+        hint = "use another layer, or set fast_math"
+        if "CUBLAS_WORKSPACE_CONFIG" in str(error):
+            problem = "this process has used cuBLAS before, with workspaces that are not deterministic"
+            hint = f"set CUBLAS_WORKSPACE_CONFIG={WORKSPACE} before Python starts, or set fast_math"
+        raise InputError("fast_math", Shown("off"), hint=hint, problem=problem) from error

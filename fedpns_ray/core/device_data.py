@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedpns_ray.core.transfers import sent
+from fedpns_ray.core.transfers import sent, to_device
 
 if TYPE_CHECKING:
     from fedpns_ray.data import Population
@@ -77,7 +77,7 @@ class DeviceData:
 
     def moved(self, array: NDArray[Any]) -> Tensor:
         """A copy on the device."""
-        return torch.tensor(array).to(self._device)
+        return to_device(torch.tensor(array), self._device)
 
     # --- training ---------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """Between a host and its device: what is sent together goes in one copy, and results are waited for once.
 
-Every copy from a GPU makes the host wait until all that was launched before is done. So results stay where they are
-until everything has been launched. On a CPU nothing is copied, and nothing waits.
+Every copy between a GPU and the host's ordinary memory, in either direction, makes the host wait until all that was
+launched before is done. So what is sent goes through pinned memory, and results stay where they are until everything
+has been launched. On a CPU nothing is copied, and nothing waits.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ MOST_WAITING = 2**29
 """Bytes of results that wait on a device: with more, they are read in several copies."""
 MOST_INDEXED = 2**27
 """Bytes of positions of samples that are moved to a device at a time."""
+MOST_PINNED = 2**26
+"""Bytes that are sent through pinned memory, which torch keeps for the next copy of that size."""
 
 
 def in_blocks(items: Iterable[T], size: Callable[[T], int], most: int) -> Iterator[list[T]]:
@@ -37,12 +40,21 @@ def in_blocks(items: Iterable[T], size: Callable[[T], int], most: int) -> Iterat
         yield block
 
 
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor of the host there. Nobody waits, unless it is so large that to pin its memory would cost more."""
+    if device.type == "cpu" or tensor.nbytes > MOST_PINNED:
+        return tensor.to(device)
+    if device.type == "cuda":
+        tensor = tensor.pin_memory()  # given up here, but not used again by torch before it was copied
+    return tensor.to(device, non_blocking=True)
+
+
 def sent(arrays: Sequence[NDArray[Any]], device: torch.device) -> list[Tensor]:
     """Arrays of one type on a device, in one copy."""
     here = [torch.from_numpy(np.ascontiguousarray(array)) for array in arrays]
     if device.type == "cpu" or not here:
         return here
-    there = torch.cat([tensor.reshape(-1) for tensor in here]).to(device)
+    there = to_device(torch.cat([tensor.reshape(-1) for tensor in here]), device)
     pieces = there.split([tensor.numel() for tensor in here])
     return [piece.view(tensor.shape) for piece, tensor in zip(pieces, here, strict=True)]
 

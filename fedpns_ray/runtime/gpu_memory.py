@@ -32,12 +32,15 @@ def refuse_beyond(need: GpuNeeds, memory: float, share: float) -> None:
         f"nodes that train together {gigabytes(need.rows)}, updates {gigabytes(need.updates)}"
     )
     fitting = int(memory // need.total)
-    few = "use a GPU with more memory, a smaller model or batch_size, or gpus_per_actor 0"
-    hint = f"at most {fitting} fit: --gpus-per-actor {_share_of(fitting):g}" if fitting else few
+    if fitting and need.total > _share_of(fitting) * memory:
+        fitting -= 1
+    hint = "use a GPU with more memory, a smaller model or batch_size, or gpus_per_actor 0"
+    if fitting:
+        hint = f"at most {fitting} fit: --gpus-per-actor {_share_of(fitting):g}, in a study gpus_per_trial"
     there = f"{share:g} of a GPU with {gigabytes(memory)} is {gigabytes(share * memory)}"
     raise InputError("gpus", Shown(f"{share:g}"), there, hint, problem=f"needs about {gigabytes(need.total)} ({parts})")
 
 
 def _share_of(workers: int) -> float:
-    """The smallest share, in steps of Ray's, of which no more than so many fit."""
-    return -(-10_000 // workers) / 10_000
+    """The largest share, in steps of Ray's, of which so many fit."""
+    return 10_000 // workers / 10_000

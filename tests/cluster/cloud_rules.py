@@ -29,7 +29,7 @@ INSTANCE = {
             "boot": bool,
             "autoDelete": bool,
             "type": ("PERSISTENT",),
-            "initializeParams": {"diskSizeGb": int, "sourceImage": str},
+            "initializeParams": {"diskSizeGb": int, "diskType": str, "sourceImage": str},
         }
     ],
     "metadata": {"items": [{"key": str, "value": str}]},
@@ -56,7 +56,11 @@ def trouble(content: dict[str, Any]) -> Iterator[str]:
     for name, kind in content.get("available_node_types", {}).items():
         if unknown := set(kind["resources"]) - {"CPU", "GPU"}:
             yield f"{name}: unknown resources {unknown}"
-        yield from _aws(name, kind) if provider["type"] == "aws" else _google(kind["node_config"], INSTANCE, name)
+        if provider["type"] == "aws":
+            yield from _aws(name, kind)
+        else:
+            yield from _google(kind["node_config"], INSTANCE, name)
+            yield from _google_disks(kind["node_config"], f"zones/{provider.get('availability_zone')}/diskTypes/", name)
         if name != content["head_node_type"]:
             spot = "spot" in str(kind["node_config"]).lower()
             if kind.get("labels") != {MARKET: "spot" if spot else "on-demand"}:
@@ -103,6 +107,14 @@ def _google(given: Any, known: Any, place: str) -> Iterator[str]:
             yield f"{place}: {given} is not {' or '.join(known)}"
     elif type(given) is not known:
         yield f"{place}: {given!r} is not of type {known.__name__}"
+
+
+def _google_disks(given: dict[str, Any], zone: str, name: str) -> Iterator[str]:
+    """Ray puts the zone before the kinds of machines, not of disks; to Google, a disk without a kind is pd-standard."""
+    for disk in given.get("disks", []):
+        kind = disk.get("initializeParams", {}).get("diskType", "pd-standard")
+        if kind not in (f"{zone}pd-balanced", f"{zone}pd-ssd"):
+            yield f"{name}: a disk of the kind {kind} does not go with every machine in this zone"
 
 
 def _commands(content: dict[str, Any]) -> Iterator[str]:

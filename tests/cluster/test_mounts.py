@@ -15,17 +15,24 @@ from tests.cluster.validation import CUDA_CHECK, ROOT, validate
 
 FILES = ["gpu.yaml", "gcp.yaml", "onprem.yaml"]
 STAYS_HERE = (".venv", "runs", "data", ".git")
-CUDA_TORCH = """
+NO_GPU = """
 __version__ = "2.13.0+cu130"
 class version: cuda = {cuda!r}
-class cuda:
-    is_available = staticmethod(lambda: {available})
-    get_device_name = staticmethod(lambda: "A10G")
-class Answer:
-    def sum(self): return self
-    def item(self): {item}
-def ones(count, device): return Answer()
+class cuda: is_available = staticmethod(lambda: False)
 """
+A_GPU = """
+import torch
+from torch.overrides import TorchFunctionMode
+torch.version.cuda, torch.cuda.is_available, torch.cuda.get_device_name = "13.0", lambda: True, lambda: "A10G"
+class OnCpu(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func.__name__ == {fails!r}:
+            raise RuntimeError("no kernel image")
+        on_cpu = {{"device": "cpu"}} if (kwargs or {{}}).get("device") == "cuda" else {{}}
+        return func(*args, **{{**(kwargs or {{}}), **on_cpu}})
+OnCpu().__enter__()
+"""
+"""This machine's torch, which computes on its CPU and takes that for a GPU."""
 
 
 @pytest.fixture
@@ -93,24 +100,22 @@ def setup(name):
 
 
 @pytest.mark.parametrize(
-    ("torch", "message"),
+    ("name", "code", "message"),
     [
-        (CUDA_TORCH.format(cuda="13.0", available=True, item="return 8.0"), ""),
-        (CUDA_TORCH.format(cuda=None, available=False, item="pass"), "is a build without CUDA"),
+        ("sitecustomize", A_GPU.format(fails=""), ""),
+        ("torch", NO_GPU.format(cuda=None), "is a build without CUDA"),
+        ("torch", NO_GPU.format(cuda="13.0"), "finds no GPU: no GPU is attached, or its driver"),
+        ("sitecustomize", A_GPU.format(fails="conv2d"), "cannot compute on A10G (no kernel image)"),
         (
-            CUDA_TORCH.format(cuda="13.0", available=False, item="pass"),
-            "finds no GPU: no GPU is attached, or its driver",
+            "torch",
+            "raise ImportError('libcudart.so.13: not found')",
+            "torch cannot be imported (libcudart.so.13: not found)",
         ),
-        (
-            CUDA_TORCH.format(cuda="13.0", available=True, item="raise RuntimeError('no kernel image')"),
-            "cannot compute on A10G (no kernel image)",
-        ),
-        ("raise ImportError('libcudart.so.13: not found')", "torch cannot be imported (libcudart.so.13: not found)"),
     ],
 )
-def test_a_worker_without_cuda_does_not_join(tmp_path, torch, message):
+def test_a_worker_without_cuda_does_not_join(tmp_path, name, code, message):
     """A torch that says what a machine's torch would say: there is no GPU here."""
-    (tmp_path / "torch.py").write_text(torch)
+    (tmp_path / f"{name}.py").write_text(code)
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
     command = CUDA_CHECK.replace("python", sys.executable, 1)
     done = subprocess.run(command, shell=True, env=environment, capture_output=True, text=True)
