@@ -14,8 +14,8 @@ run: $(READY) ## FedPNS against FedAvg on the paper's synthetic data, 5 seeds, o
 test: lint ## lint and all tests, two files at a time
 	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=25 $(TESTS)
 
-test-cluster: $(READY) ## two clusters of hosts on this machine, from `ray up` to their end (needs root; 9 minutes)
-	$(BIN)/python -m pytest -m cluster
+test-cluster: $(READY) ## two clusters of hosts on this machine, from `ray up` to their end (needs root; 6 minutes)
+	$(BIN)/python -m pytest -m cluster --numprocesses=2 --dist=loadfile
 
 lint: $(READY) ## style, types, and the page's script
 	$(BIN)/ruff check .
