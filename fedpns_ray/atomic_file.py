@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+import psutil
+
 KINDS = {
     stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device", stat.S_IFLNK: "a symbolic link",
@@ -17,13 +19,23 @@ KINDS = {
 """What may lie where a file should be."""
 CAREFUL = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
 """Flags for `os.open`, as far as this system has them: does not wait, is not inherited, changes no byte."""
+SMALL = 2**26
+"""Bytes of a file that always fit into memory."""
 NO_LINK: int = getattr(os, "O_NOFOLLOW", 0)
 
 
 def read_whole(path: Path, most: int | None = None) -> bytes | None:
-    """The content of a regular file of at most so many bytes; None if there is no such file."""
+    """The content of a regular file of at most so many bytes; None if there is no such file.
+
+    A file that does not fit into memory is refused: to read it would end this process, or another one.
+    """
     with opened(path, most) as file:
-        return file.read() if file else None
+        if file is None:
+            return None
+        size = os.fstat(file.fileno()).st_size
+        if size > SMALL and size > (free := psutil.virtual_memory().available):
+            raise OSError(errno.EFBIG, f"it has {size:,} bytes, and {free:,} are free in memory", str(path))
+        return file.read()
 
 
 @contextmanager

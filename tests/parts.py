@@ -75,6 +75,15 @@ class Clumsy(Stride):
         return super().draw(rng, probe)
 
 
+class Exhausted(Stride):
+    """Asks an empty iterator for a node."""
+
+    name = "exhausted"
+
+    def draw(self, rng, probe):
+        return [next(iter(()))]
+
+
 class TooShort(Aggregation):
     """Forgets a parameter."""
 

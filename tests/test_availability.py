@@ -1,5 +1,6 @@
 """Availability: timetables by hand, against plain loops, and in runs, where nobody who is away is drawn or asked."""
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,6 +71,12 @@ def test_markov_answers_in_any_order_and_by_seed():
     assert (available(Markov().timetable(nodes(), 8, None), 60) != there).any()
 
 
+def test_nodes_that_hardly_ever_come_back_cost_little():
+    """Thousands of rounds are looked ahead for them, in every round, which once took seconds for each."""
+    timetable, began = Markov(online_rounds=1e308).timetable(nodes(), 7, None), time.monotonic()
+    assert NEVER in [timetable.next_rounds(t).max() for t in range(1, 31)] and time.monotonic() - began < 20
+
+
 @pytest.mark.parametrize("part", [Markov(online_share=0.2), Diurnal(day=7, online_share=0.3), Diurnal(day=1)])
 def test_the_next_round_is_the_next_one(part):
     timetable = part.timetable(nodes(), 3, None)
@@ -107,6 +114,7 @@ def test_traces_by_hand(tmp_path):
     ("node,from,until\n9,1,2\n", "has the row 9,1,2; nodes are 0 to 2"),
     ("node,from,until\n0,2,2\n", "has the row 0,2,2"),
     ("node,from,until\n0,0,2\n", "has the row 0,0,2"),
+    ("node,from,until\n0,1,99999999999999999999\n", "until <= 1,000,000,000"),
     (None, "cannot be read"),
 ])  # fmt: skip
 def test_bad_traces_are_refused_in_one_line(tmp_path, content, said):

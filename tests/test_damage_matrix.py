@@ -61,6 +61,7 @@ DAMAGES = {
     "not UTF-8": lambda path: path.write_bytes(path.read_bytes() + b"\xff\xfe\n"),
     "without a key": without_a_key,
     "of another kind": of_another_kind,
+    "endless": lambda path: os.truncate(path, 2**40),  # which takes no place on the disk, but would in memory
     "FIFO": replaced_by(os.mkfifo),
     "folder": replaced_by(lambda path: path.mkdir()),
     "loop": replaced_by(lambda path: path.symlink_to(path.name)),

@@ -72,6 +72,12 @@ def test_an_exception_names_the_line_and_loses_nothing(tmp_path):
     assert len((tmp_path / "r" / "rounds.jsonl").read_text().splitlines()) == 1  # the second was being tested
 
 
+def test_an_iterator_that_is_empty_is_blamed_as_well():
+    """A run is a generator: Python turns a StopIteration in it into an error of its own."""
+    with pytest.raises(UserCodeError, match=r"parts.py, line \d+, in draw: StopIteration"):
+        run(Experiment(strategy="tests.parts:Exhausted", **SMALL))
+
+
 MISTAKES = """
 from torch import nn
 from fedpns_ray.strategies import Selection

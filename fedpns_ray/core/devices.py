@@ -28,6 +28,8 @@ Array = NDArray[np.float64]
 
 DEEPEST_FADE = 0.1
 """The lowest power gain of a channel (-10 dB): a node in a deeper fade would never finish."""
+SLOWEST, FASTEST = 1e-6, 1e15
+"""Of speeds and uplinks: beyond these, seconds are no longer numbers that can be added."""
 PROBE_COST = 1 / 3
 """Time to compute a loss, as a fraction of the time to train on the same samples: the forward pass is one of three."""
 
@@ -107,8 +109,8 @@ def from_file(path: Path, count: int) -> tuple[Array, Array]:
     for node in range(count):
         if node not in found:
             raise InputError("device_file", path, f"there are {count} nodes", problem=f"has no row for node {node}")
-        if not all(0 < value < float("inf") for value in found[node]):
+        if not all(SLOWEST <= value <= FASTEST for value in found[node]):
             problem = "gives node {} the speed {:g} and the uplink {:g}".format(node, *found[node])
-            raise InputError("device_file", path, "both must be above 0 and finite", problem=problem)
+            raise InputError("device_file", path, f"both must be between {SLOWEST:g} and {FASTEST:g}", problem=problem)
     speed, uplink = np.array([found[node] for node in range(count)]).T
     return speed, uplink

@@ -27,7 +27,9 @@ def blamed_on(packages: Collection[str]) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except Exception as error:
+    except Exception as found:
+        # a run is a generator, in which Python replaces a StopIteration, with its lines, by a RuntimeError
+        error = found.__cause__ if isinstance(found.__cause__, StopIteration) else found
         for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
             if str(frame.f_globals.get("__name__", "")).partition(".")[0] in packages:
                 place = _place(frame.f_code.co_filename, line, frame.f_code.co_name)

@@ -124,7 +124,9 @@ def rounds_to(records: Sequence[Record], target: float) -> int | None:
 def totals(records: Sequence[Record]) -> dict[str, Any]:
     """Bytes up and down and simulated seconds of a whole run, where every record has them."""
     keys = [cost.key for cost in COSTS]
-    return {key: sum(r[key] for r in records) for key in keys if records and all(key in r for r in records)}
+    return {
+        key: sum(r[key] for r in records) for key in keys if records and all(r.get(key) is not None for r in records)
+    }
 
 
 def counts(summary: Summary, fate: str, nodes: int) -> NDArray[np.int64] | None:

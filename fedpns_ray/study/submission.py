@@ -15,13 +15,15 @@ import shlex
 import sys
 import time
 import zipfile
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 from ray.job_submission import JobDetails, JobStatus
 
+from fedpns_ray.atomic_file import write_whole
 from fedpns_ray.errors import InputError, LostError, Shown, one_line
 from fedpns_ray.records.claims import JOB
 from fedpns_ray.records.file_names import CHECKPOINT, PREVIOUS
@@ -52,7 +54,7 @@ STOPPED_WITHIN = 15
 OUT = "out"
 """Metadata of a job: where it writes."""
 BEGIN, END = "-----BEGIN STUDY-----", "-----END STUDY-----"
-LOST = (RuntimeError, ConnectionError, OSError, aiohttp.ClientError)
+LOST = (RuntimeError, ConnectionError, OSError, aiohttp.ClientError, asyncio.TimeoutError)
 
 
 class Submission:
@@ -106,13 +108,11 @@ class Submission:
         log = self._client.get_job_logs(name)
         if status != JobStatus.SUCCEEDED or END not in log:
             raise LostError(f"results cannot be fetched ({one_line(log[-LONGEST_LOG:], LONGEST_LOG)})")
-        packed = base64.b64decode(log.partition(BEGIN)[2].partition(END)[0])
+        files = unpack(log.partition(BEGIN)[2].partition(END)[0])
         to.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(io.BytesIO(packed)) as archive:
-            names = archive.namelist()
-            for file in names:
-                (to / Path(file).name).write_bytes(archive.read(file))
-        return names
+        for file, content in files.items():
+            write_whole(to / file, content)
+        return list(files)
 
 
 def follow(client: Any, name: str, write: Callable[[str], Any]) -> int:
@@ -121,8 +121,8 @@ def follow(client: Any, name: str, write: Callable[[str], Any]) -> int:
 
     async def tail() -> None:
         nonlocal seen, lost
-        passed = 0
-        async for text in client.tail_job_logs(name):
+        passed, log = 0, client.tail_job_logs(name)
+        while (text := await _next_of(log, lambda: client.get_job_info(name))) is not None:
             new = text[max(0, seen - passed) :]  # a new connection starts with what was seen before
             passed += len(text)
             if new:
@@ -144,6 +144,22 @@ def follow(client: Any, name: str, write: Callable[[str], Any]) -> int:
         time.sleep(1)
 
 
+async def _next_of(log: AsyncIterator[str], ask: Callable[[], Any]) -> str | None:
+    """What a job says next, however long it is silent; None once its log is over.
+
+    A log has no deadline of its own: a silent job and a cluster that is gone look the same. So after a silence the
+    cluster is asked a question, which has one.
+    """
+    waiting = asyncio.ensure_future(anext(log, None))
+    try:
+        while not (await asyncio.wait([waiting], timeout=PATIENCE))[0]:
+            if ask().status.is_terminal():
+                return None
+        return waiting.result()
+    finally:
+        waiting.cancel()
+
+
 def _exit_code(job: JobDetails) -> int:
     if job.status == JobStatus.STOPPED:
         return 130
@@ -159,6 +175,15 @@ def pack(storage: Storage) -> bytes:
             if content is not None:
                 archive.writestr(name, content)
     return packed.getvalue()
+
+
+def unpack(packed: str) -> dict[str, bytes]:
+    """The files of such an archive, as a log holds it; a cluster names files, and no places for them."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(base64.b64decode(packed))) as archive:
+            return {name: archive.read(name) for name in archive.namelist() if Path(name).name == name}
+    except (ValueError, OSError, zipfile.BadZipFile, zlib.error) as error:
+        raise LostError(f"results cannot be fetched (what arrived is no archive: {one_line(error)})") from None
 
 
 if __name__ == "__main__":

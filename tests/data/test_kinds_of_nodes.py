@@ -1,6 +1,8 @@
 """Mixtures, natural owners, label noise, and partitions in files."""
 
 import json
+import os
+import threading
 
 import numpy as np
 import pytest
@@ -193,6 +195,19 @@ def test_a_file_that_is_missing_or_no_partition_is_refused(mnist, tmp_path):
 
 
 # --- statistics ------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_no_file_or_larger_than_the_memory_is_refused(mnist, tmp_path):
+    """A FIFO would wait for its writer: here one comes, so that this test ends in any case."""
+    os.mkfifo(fifo := tmp_path / "fifo.json")
+    threading.Thread(target=lambda: os.close(os.open(fifo, os.O_WRONLY)), daemon=True).start()
+    (tmp_path / "folder.parquet").mkdir()
+    (tmp_path / "large.json").touch()
+    os.truncate(tmp_path / "large.json", 2**40)  # takes no place on the disk
+    for name, said in {"fifo.json": "is a FIFO", "folder.parquet": "is a folder", "large.json": "has 1,099"}.items():
+        with pytest.raises(InputError, match=f"partition_file: .* cannot be read \\(it {said}"):
+            build_population(Experiment(dataset="mnist", partition="file", partition_file=str(tmp_path / name)))
+    os.close(os.open(fifo, os.O_RDONLY | os.O_NONBLOCK))
 
 
 def test_hellinger_by_hand():

@@ -205,3 +205,13 @@ def test_outlines_and_sources_agree():
         outline = official_datasets()[name].outline()
         assert outline is None or outline.classes == SOURCES[name].classes
     assert Experiment(dataset="emnist").model == "mlr" and Experiment(dataset="svhn").model == "cnn-c"
+
+
+def test_a_download_from_a_server_that_does_not_answer_has_a_limit(tmp_path):
+    import socket
+
+    from fedpns_ray.data.official.source import ANSWERED_WITHIN, download
+
+    limits = []
+    download(lambda root, **options: limits.append(socket.create_server(("127.0.0.1", 0)).gettimeout()), tmp_path)
+    assert limits == [ANSWERED_WITHIN] and socket.getdefaulttimeout() is None

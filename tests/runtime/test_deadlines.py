@@ -85,6 +85,48 @@ def test_every_wait_has_a_named_limit():
     assert found > 8
 
 
+LIMITED = {
+    "subprocess.run": "timeout", "subprocess.call": "timeout", "subprocess.check_call": "timeout",
+    "subprocess.check_output": "timeout", "socket.create_connection": "timeout", "urllib.request.urlopen": "timeout",
+    "requests.get": "timeout", "requests.post": "timeout",
+}  # fmt: skip
+"""Functions that wait for another process, and the keyword that limits them."""
+ENDLESS = ("join", "wait", "result", "acquire", "communicate", "get", "recv", "accept", "receive")
+"""Methods of threads, events, futures, locks, processes, queues and sockets that wait for ever without an argument."""
+
+
+def endless(tree):
+    """(what, line) of every other call that may wait for ever."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            called, keywords = ast.unparse(node.func), {keyword.arg for keyword in node.keywords}
+            if LIMITED.get(called, "") not in {*keywords, ""}:
+                yield called, node.lineno
+            if node.func.attr in ENDLESS and not node.args and not keywords:
+                yield called, node.lineno
+        elif isinstance(node, ast.AsyncFor):
+            yield f"async for … in {ast.unparse(node.iter)}", node.lineno
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_nothing_else_waits_without_a_limit(path):
+    """A result is only taken of what is done, as `asyncio.wait` and `Future.done` said."""
+    done = {("study/submission.py", "waiting.result"), ("runtime/lookout.py", "answer.result")}
+    here = str(path.relative_to(PACKAGE))
+    found = [(what, line) for what, line in endless(ast.parse(path.read_text())) if (here, what) not in done]
+    assert not found, f"{here}: {found}"
+
+
+@pytest.mark.parametrize(
+    "code", ["thread.join()", "event.wait()", "queue.get()", "future.result()", "lock.acquire()", "process.wait()",
+             "subprocess.run(words)", "urllib.request.urlopen(url)", "socket.create_connection(a)",
+             "async def f():\n    async for text in log:\n        pass"],
+)  # fmt: skip
+def test_each_of_them_would_be_found(code):
+    """Else the test above could not fail."""
+    assert list(endless(ast.parse(code)))
+
+
 # --- freezes ---------------------------------------------------------------------------------------------------------
 
 

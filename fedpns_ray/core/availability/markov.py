@@ -43,7 +43,9 @@ class MarkovTimetable:
         self._seed, self._states = seed, {0: stream(seed, "availability", 0).random(len(share)) < share}
 
     def _at(self, round: int) -> NDArray[np.bool_]:
-        last = max(known for known in self._states if known <= round)
+        last = round
+        while last not in self._states:  # round 0 is always known; it is mostly a step or two
+            last -= 1
         for t in range(last + 1, round + 1):
             tossed, before = stream(self._seed, "availability", t).random(len(self._comes)), self._states[t - 1]
             self._states[t] = np.where(before, tossed >= self._leaves, tossed < self._comes)

@@ -16,6 +16,9 @@ from fedpns_ray.core.availability.interfaces import NEVER, Availability, Labels
 from fedpns_ray.core.interfaces import Nodes
 from fedpns_ray.errors import InputError
 
+LAST = 10**9
+"""The latest round that a trace may name: more than any run has."""
+
 Intervals = list[list[tuple[int, int]]]
 """Of every node: the rounds from which, and before which, it is available; in order, and apart from each other."""
 
@@ -26,7 +29,7 @@ class Trace(Availability):
     name = "trace"
     trace_file: str = ""
     """A CSV file with the columns node, from and until; a node without a row is never available."""
-    trace_period: int = Field(0, ge=0)
+    trace_period: int = Field(0, ge=0, le=LAST)
     """Rounds after which the trace begins again; 0: never."""
 
     @field_validator("trace_file")
@@ -80,12 +83,11 @@ def read(path: Path, count: int, period: int) -> Intervals:
     except (KeyError, TypeError, ValueError, csv.Error):
         allowed = "it must have the columns node,from,until, all whole numbers"
         raise InputError("trace_file", path, allowed) from None
+    last, bound = (period + 1, f"{period + 1} (trace_period + 1)") if period else (LAST, f"{LAST:,}")
     intervals: Intervals = [[] for _ in range(count)]
     for node, start, end in found:
-        if not (0 <= node < count and 1 <= start < end and (not period or end <= period + 1)):
-            allowed = f"nodes are 0 to {count - 1}, and rounds 1 <= from < until" + (
-                f" <= {period + 1} (trace_period + 1)" if period else ""
-            )
+        if not (0 <= node < count and 1 <= start < end <= last):
+            allowed = f"nodes are 0 to {count - 1}, and rounds 1 <= from < until <= {bound}"
             raise InputError("trace_file", path, allowed, problem=f"has the row {node},{start},{end}")
         own = intervals[node]
         if own and start <= own[-1][1]:

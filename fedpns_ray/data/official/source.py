@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import socket
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -17,6 +18,8 @@ from fedpns_ray.errors import InputError
 
 logger = logging.getLogger(__name__)
 
+ANSWERED_WITHIN = 60.0
+"""Seconds for a server to send something, while a data set is fetched."""
 BY_CHECKSUM = "as published: its files have their official checksums"
 
 
@@ -66,9 +69,14 @@ def torchvision_class(name: str) -> Any:
 
 
 def download(kind: Any, root: Path, **options: Any) -> None:
-    """torchvision shows its downloads and checks MD5 sums."""
-    with contextlib.redirect_stdout(sys.stderr):  # its messages; stdout is for results
-        kind(root, download=True, **options)
+    """torchvision shows its downloads and checks MD5 sums. It sets no limit for a server that does not answer."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(ANSWERED_WITHIN)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):  # its messages; stdout is for results
+            kind(root, download=True, **options)
+    finally:
+        socket.setdefaulttimeout(before)
 
 
 def md5_of(data: bytes) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
+import os
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from fedpns_ray.atomic_file import replacing
+from fedpns_ray.atomic_file import read_whole, replacing
 from fedpns_ray.data.holdings import Holdings, Positions
 from fedpns_ray.data.interfaces import Held, Partition, Samples
 from fedpns_ray.errors import InputError, one_line
@@ -56,11 +59,15 @@ class FilePartition(Partition):
 def read(path: Path) -> list[Positions]:
     """The samples of each node, as a file has them."""
     try:
-        return _from_parquet(path) if path.suffix == ".parquet" else _from_json(json.loads(path.read_bytes()))
+        content = read_whole(path)
+        if content is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return _from_parquet(io.BytesIO(content)) if path.suffix == ".parquet" else _from_json(json.loads(content))
     except InputError as error:
         raise error.at(str(path)) from None
     except Exception as error:  # whatever a damaged file does to its reader
-        raise InputError("partition_file", path, one_line(error), problem="cannot be read") from None
+        reason = one_line(getattr(error, "strerror", None) or error)
+        raise InputError("partition_file", path, problem=f"cannot be read ({reason})") from None
 
 
 def _from_json(found: Any) -> list[Positions]:
@@ -78,10 +85,10 @@ def _from_json(found: Any) -> list[Positions]:
     return [np.array(own, dtype=np.int64) for own in found]
 
 
-def _from_parquet(path: Path) -> list[Positions]:
+def _from_parquet(file: IO[bytes]) -> list[Positions]:
     import pyarrow.parquet as parquet
 
-    table = parquet.read_table(path, columns=["node", "sample"])
+    table = parquet.read_table(file, columns=["node", "sample"])
     nodes, positions = (table.column(name).to_numpy() for name in ("node", "sample"))
     if nodes.dtype.kind not in "iu" or positions.dtype.kind not in "iu" or (len(nodes) and nodes.min() < 0):
         raise InputError("partition_file", allowed="the columns node and sample must be whole numbers from 0")
