@@ -145,7 +145,7 @@ def test_a_head_ends_itself_after_idle_hours_and_not_before(url, laptop):
 @pytest.mark.parametrize(
     ("file", "hours", "problem"),
     [
-        ("provider: {type: local}", "4", "machines of one's own are not paid for"),
+        ("provider: {type: local}", "4", "nothing is charged for your own machines"),
         ("", "4", "this is not the head of one"),
         ("provider: {type: aws}", "0", "argument --hours: invalid"),
     ],
