@@ -15,6 +15,7 @@ project, author, release = "FedPNS-Ray", "the FedPNS-Ray authors", __version__
 extensions = ["myst_parser"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
+smartquotes = False  # --submit is no dash
 highlight_language = "none"  # of a block that names no language
 html_theme = "furo"
 html_title = "FedPNS-Ray"

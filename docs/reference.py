@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-os.environ["COLUMNS"] = "100"  # the width of what `--help` prints
+os.environ["COLUMNS"] = "82"  # the width of what `--help` prints
 
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))

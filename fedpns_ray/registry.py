@@ -205,12 +205,12 @@ PRESETS: dict[str, Preset] = {
     "bc": Preset("the best channels train and send (Amiri 2021)", selection="best-channel"),
     "bc-bn2": Preset("of the best channels, the largest updates (Amiri 2021)", selection="best-channel-largest-norm"),
     "oort": Preset("utility from loss and speed, with exploration (Lai 2021)", selection="oort"),
-    "divfl": Preset("the updates that stand best for all others (Balakrishnan 2022)", selection="divfl"),
+    "divfl": Preset("the updates that best represent all others (Balakrishnan 2022)", selection="divfl"),
     "fedcor": Preset("a Gaussian process over loss changes (Tang 2022)", selection="fedcor"),
     "afl": Preset("a softmax of loss and data size (Goetz 2019)", selection="afl"),
     "clustered-size": Preset("unbiased, one node per cluster by size (Fraboni 2021)", selection="clustered-size"),
     "clustered-similarity": Preset(
-        "unbiased, one node per cluster of like updates (Fraboni 2021)", selection="clustered-similarity"
+        "unbiased, one node per cluster of similar updates (Fraboni 2021)", selection="clustered-similarity"
     ),
     "hics": Preset("clusters that seem balanced come first (Chen and Vikalo 2024)", selection="hics"),
     "tifl": Preset("one tier of equally fast nodes per round (Chai 2020)", selection="tifl"),

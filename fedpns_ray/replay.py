@@ -1,7 +1,7 @@
 """One round of a run again, with other nodes: what another cohort would have done to the model.
 
-A node trains to the same bits whoever trains beside it, so two cohorts of the same round differ in nothing but who is
-in them. The state before the round comes from a checkpoint of the run or, where none is old enough, from its first
+A node trains to the same bits no matter which nodes train beside it, so two cohorts of the same round differ only in
+their nodes. The state before the round comes from a checkpoint of the run or, where none is old enough, from its first
 rounds, which are then run again. Every round that is run again is compared with its record: a replay that does not
 reproduce the run says nothing about it.
 """

@@ -58,7 +58,7 @@ def test_a_cluster_that_wants_a_token_which_is_not_here(head, tmp_path):
     words = [sys.executable, "-m", "fedpns_ray", "run", "--rounds", "2", "--out", "r"]
     done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert "wants a token, and there is none here; copy the cluster's to ~/.ray/auth_token" in done.stderr
+    assert "requires a token, and there is none here; copy the cluster's to ~/.ray/auth_token" in done.stderr
 
 
 @pytest.mark.parametrize("page", PAGES)

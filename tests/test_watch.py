@@ -52,7 +52,7 @@ def test_a_study_under_way(tmp_path, capsys):
     assert "1 unfinished" in capsys.readouterr().out  # this process is alive
     write_claim(Storage(folder), new_claim().model_copy(update={"process": 2**22 + 1}))
     assert main(["watch", str(folder), "--once"]) == 0
-    assert "2 finished, 1 stopped, 1 to come; nobody is working on it" in capsys.readouterr().out
+    assert "2 finished, 1 stopped, 1 to come; no process is working on it" in capsys.readouterr().out
     assert "1 of 3 runs is not finished" in (tmp_path / "live.html").read_text()
 
 

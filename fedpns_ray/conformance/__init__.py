@@ -1,1 +1,1 @@
-"""What every strategy must keep, whoever wrote it: invariants, checked on populations of a few nodes."""
+"""Invariants that every strategy must keep, built-in or user-defined, checked on populations of a few nodes."""

@@ -172,7 +172,7 @@ def resumable(parts: Parts) -> None:
         other.strategy.load_state_dict(state)
         other.weights, other.round, other.states = game.weights.copy(), game.round, dict(game.states)
         for left, right in zip(game.play(ROUNDS), other.play(ROUNDS), strict=True):
-            problem = f"goes on with {left.drawn}, restored with {right.drawn}"
+            problem = f"continues with {left.drawn}, restored with {right.drawn}"
             if left.drawn == right.drawn:
                 problem = f"nodes {left.drawn} train, and the restored strategy takes another step"
             require(same_round(left, right), world, left.round, problem)

@@ -168,7 +168,7 @@ class Game:
     def draw(self, t: int, rng: np.random.Generator | None = None) -> tuple[list[int], Asked]:
         probe, selection = Asked(self.world, t), self.strategy.selection
         drawn = selection.draw(rng or stream(self.world.seed, "draw", t), probe)
-        here = set(probe.available.tolist())  # as in a run, nobody else trains, whoever is drawn
+        here = set(probe.available.tolist())  # as in a run, only available nodes train, no matter which are drawn
         return [node for node in possible_draw(selection, drawn, self.world.count) if node in here], probe
 
     def sent(self, t: int, drawn: Sequence[int], rng: np.random.Generator | None = None) -> tuple[Updates, Updates]:

@@ -1,4 +1,4 @@
-"""What stands below a field in the source of its class: its documentation, read when somebody asks.
+"""What stands below a field in the source of its class: its documentation, read only when needed.
 
 Pydantic would read it for every field of every part as soon as it is imported, which takes a node actor a tenth of its
 start.

@@ -21,7 +21,7 @@ CHUNK = 1_000_000
 class Holdings(Sequence[Positions]):
     """For each node, the positions of its samples in the training set, worked out when they are asked for.
 
-    Piles lie one after another; a stretch of one that reaches its end goes on at its beginning.
+    Piles lie one after another; a stretch that reaches the end of its pile continues at the start of that pile.
     """
 
     cards: Positions

@@ -2,7 +2,7 @@
 
 To be run on the head, after `ray start`; the cluster files have the line. It leaves a process behind that asks Ray for
 its jobs. When none has run for so long, the workers and then the head are terminated, as by `ray down`. A Ray that does
-not answer is left alone: work may be going on. Machines of one's own are not ended, as nobody is paid for them.
+not answer is left alone: work may be going on. A user's own machines are never ended, as they cost nothing.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     kind = (autoscaling_config() or {}).get("provider", {}).get("type")
     if kind in (None, "local", "kuberay"):
-        why = {"local": "machines of one's own are not paid for", "kuberay": "kubectl delete ends it"}
+        why = {"local": "nothing is charged for your own machines", "kuberay": "kubectl delete ends it"}
         return _refuse(f"this cluster is not ended by itself: {why.get(kind or '', 'this is not the head of one')}")
     if options.watch:
         _watch_here(options.address, options.hours * 3600)

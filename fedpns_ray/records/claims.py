@@ -1,8 +1,8 @@
 """Claims: who may write to a place that several machines can reach. The latest claim holds.
 
 A machine that was cut off does not know it: it computes, and once its link is back it would copy its old files over
-those of the machine that took over. So whoever writes leaves a claim first, and reads it again before every file:
-if the claim is another's, it stops.
+those of the machine that took over. So every writer leaves a claim first, and reads it again before every file:
+if the claim is now another's, it stops.
 
 Stores differ in what they can do atomically, so nothing here needs more than a read that sees the last write, as a
 file system, S3, Google Cloud Storage and Azure have it. What remains is one file: a write that had begun before the
@@ -30,7 +30,7 @@ JOB = "FEDPNS_JOB"
 
 
 class TakenError(InputError):
-    """Somebody else holds the place: writing there would overwrite their files."""
+    """Another process holds the place: writing there would overwrite its files."""
 
 
 class Claim(BaseModel):

@@ -193,7 +193,7 @@ class RunFolder:
         return state
 
     def _refuse_folders(self) -> None:
-        """Every other thing in the place of a file is replaced; a folder may hold what somebody needs."""
+        """Anything else in the place of a file is replaced; a folder may hold files that the user needs."""
         for name in (CONFIG, SCHEMA, ROUNDS, SUMMARY, WEIGHTS, CHECKPOINT, PREVIOUS):
             if (self.path / name).is_dir():
                 raise OSError(errno.EISDIR, "it is a folder", str(self.path / name))

@@ -111,7 +111,7 @@ def _not_counted(runs: Sequence[Run]) -> list[str]:
     unfinished, diverged = sum(not run.over for run in runs), sum(run.diverged for run in runs)
     if unfinished:
         verb = "are" if unfinished > 1 else "is"
-        shown = "shown as far as they go, but not counted in tables and statistics"
+        shown = "shown up to their last round, but not counted in tables and statistics"
         notes.append(f"{unfinished} of {len(runs)} runs {verb} not finished: {shown}.")
     if diverged:
         notes.append(f"{diverged} of {len(runs)} runs diverged: they are counted in the table, but not in its means.")

@@ -3,8 +3,8 @@
 Two one-sided paired t-tests decide, one for the claim and one for its opposite: that the first is not significant
 refutes nothing. Over all claims of a study, and all settings that they speak of, p-values are corrected by Holm's
 method, so that `level` holds for all of them together. The exact sign-flip test, which does not assume normal
-differences, is reported beside them. Nothing is decided while seeds are missing: whoever stops as soon as the result
-pleases keeps too many claims.
+differences, is reported beside them. Nothing is decided while seeds are missing: stopping as soon as the result
+pleases would keep too many claims.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether somebody still writes what is watched: a run's lock is held, or a study's owner is alive. Only reads."""
+"""Whether what is watched is still being written: a run's lock is held, or a study's owner is alive. Only reads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Liveness:
         self._gone: float | None = None
 
     def stopped(self, gathered: Gathered, at_once: bool = False) -> bool:
-        """Whether something is unfinished and nobody is working on it; with `at_once`, without the time of grace."""
+        """Whether something is unfinished and no process is working on it; with `at_once`, without the grace period."""
         if all(run.over for run in gathered.runs) and len(gathered.runs) >= gathered.expected:
             return False
         if self._alive(gathered) is not False:

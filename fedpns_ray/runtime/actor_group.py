@@ -46,7 +46,7 @@ class ActorGroup:
     def __init__(self, actors: Sequence[Any], deadline: Deadline) -> None:
         self._actors, self.deadline = list(actors), deadline
         self.faults: list[str] = []
-        """What went wrong and was mended, in words; whoever records it empties the list."""
+        """What went wrong and was mended, in words; recording it empties the list."""
         self._away: dict[int, Any] = {}
         """Lost actors: position → the pending call of `describe`, which answers when they are back."""
 

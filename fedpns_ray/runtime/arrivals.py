@@ -1,7 +1,7 @@
 """Waiting for machines that the autoscaler starts: aloud, with its own reasons, and not forever.
 
 A cluster at rest has a head and nothing else. What is planned on machines to come waits until they are there; the
-cloud may be out of capacity, or the account out of quota, and whoever waits must read that here.
+cloud may be out of capacity, or the account out of quota, and the user who waits must be told.
 """
 
 from __future__ import annotations

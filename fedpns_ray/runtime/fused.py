@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class FusedDriver:
-    """Runs in lock step. One that ends, diverges or fails leaves, and the others go on.
+    """Runs in lock step. One that ends, diverges or fails leaves, and the others continue.
 
     As a context manager it leaves every folder complete: finished, or with a checkpoint of the last round; a run that
     failed keeps the checkpoint that it had.
@@ -101,7 +101,7 @@ class FusedDriver:
                 found[run] = self.living[run].answer(work)
                 if self._together:
                     self.living[run].faults.append(fault)
-        if self._together and len(found) == len(asked):  # whatever it was, it is nobody's own: do not try again
+        if self._together and len(found) == len(asked):  # the cause is no single run's: do not try again
             logger.warning("%d runs are no longer fused: %s", len(found), fault)
             self._together = False
         return found

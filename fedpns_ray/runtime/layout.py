@@ -151,7 +151,7 @@ def _cpu_share(gpus_per_actor: float, machines: Sequence[Machine], wanted: int) 
 
 
 def _roomy(machines: Sequence[Machine]) -> list[Machine]:
-    """The same with more memory than anything needs: whoever is refused reads what was asked of GPUs and cores."""
+    """The same with more memory than anything needs: so that the refusal names GPUs and cores."""
     return [replace(machine, memory=math.inf) for machine in machines]
 
 

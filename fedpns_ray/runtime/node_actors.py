@@ -88,7 +88,7 @@ def _described(actors: Sequence[Any]) -> list[dict[str, Any]]:
             except RayActorError as error:
                 waiting[_asked_again(actors[k], error)] = k
         if waiting and time.monotonic() - said > SAID_EVERY:
-            logger.info("node actors start: %d of %d are ready", len(found), len(actors))
+            logger.info("starting node actors: %d of %d are ready", len(found), len(actors))
             said = time.monotonic()
     if waiting:
         raise LostError(f"{len(waiting)} of {len(actors)} node actors are missing; none started within {within:.0f} s")

@@ -47,6 +47,7 @@ def run_on_ray(
 ) -> Result | None:
     """Run an experiment on the Ray that is initialised; None if it was stopped before its end."""
     planned, coming = _planned(layout, experiment)
+    logger.info("Ray: %s", planned.describe())
     context = ray.get_runtime_context()
     name = f"{experiment.label} seed {experiment.seed} ({context.get_job_id()}-{next(_numbers)})"
     with _placed(planned, coming, following.stop) as group:

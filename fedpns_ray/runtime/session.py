@@ -81,6 +81,7 @@ def _join_or_start(address: str | None) -> RayFolder | None:
     private = not address or address == "local"
     try:
         if private:
+            logger.info("starting Ray …")
             return _start(quiet)
         resolved = _resolved(str(address))
         with ray_private.signals_kept():
@@ -88,12 +89,12 @@ def _join_or_start(address: str | None) -> RayFolder | None:
     except InputError:
         raise
     except AuthenticationError:
-        where, problem = Shown(redacted(address or "local")), "wants a token, and there is none here"
+        where, problem = Shown(redacted(address or "local")), "requires a token, and there is none here"
         raise InputError("address", where, problem=problem, hint=WHERE_TO_PUT_IT) from None
     except (ConnectionError, ValueError, RuntimeError) as error:
         problem = f"cannot be joined ({one_line(error)})"
         hint = (
-            "" if private or os.environ.get("RAY_AUTH_MODE") == "token" else "if it wants a token: RAY_AUTH_MODE=token"
+            "" if private or os.environ.get("RAY_AUTH_MODE") == "token" else "if it needs a token: RAY_AUTH_MODE=token"
         )
         raise InputError("address", Shown(redacted(address or "local")), problem=problem, hint=hint) from None
     if any(PRIVATE in node["Labels"] for node in ray.nodes()):

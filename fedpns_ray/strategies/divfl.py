@@ -1,4 +1,4 @@
-"""DivFL (Balakrishnan et al. 2022): the nodes whose updates stand best for the updates of all nodes."""
+"""DivFL (Balakrishnan et al. 2022): the nodes whose updates best represent those of all nodes."""
 
 from __future__ import annotations
 

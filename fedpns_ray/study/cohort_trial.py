@@ -1,7 +1,7 @@
 """Fused trials: one trial of Tune's that runs several of the study's, each in its own folder.
 
 A trial that fails, in its own code or in its folder, leaves its cohort; so do all of a cohort whose worker fails again
-and again. They are run again alone, where failures are counted as ever.
+and again. They are run again alone, where failures are counted as usual.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -124,8 +123,6 @@ def run_study(
     refuse_impossible(study.trials, samples, study.search)  # before Ray starts, so that a refusal is immediate
     ownership = Ownership(storage, watching.stop)
     ownership.refuse_living()
-    if not (ray.is_initialized() or address or os.environ.get("RAY_ADDRESS")):
-        logger.info("starting Ray …")
     with session(address):
         here = guarded(machines, whole=True)
         packing = pack(study, here + guarded(machines_to_come))

@@ -1,7 +1,7 @@
 """Which failures count against a trial: its own errors do, the loss of the machine under it does not.
 
-Tune counts everything but preempted machines, so that on spot machines, which come and go, sound trials fail for good.
-Here a trial fails for good after RETRIES + 1 failures of its own: an exception, a worker that crashed or hung. What
+Tune counts everything but preempted machines, so that on spot machines sound trials would be given up.
+Here a trial is given up after RETRIES + 1 failures of its own: an exception, a worker that crashed or hung. What
 happened to a machine that Ray has given up, because it ended, froze or was cut off, is its loss; so many losses of one
 trial, MOST_LOSSES, are too many, whatever their cause.
 

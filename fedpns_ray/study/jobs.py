@@ -24,7 +24,7 @@ ANSWERED_WITHIN = 60.0
 STOPPED_WITHIN = 60.0
 """Seconds for a job to stop."""
 FETCHING = "fetch-"
-"""Begins the names of the jobs that fetch results, which are nobody's work."""
+"""Begins the names of the jobs that fetch results, which do not count as work."""
 
 
 class Job(NamedTuple):

@@ -133,4 +133,4 @@ class Ownership:
                 write_claim(self._storage, self._claim.model_copy(update={"ended": True}))
             self._storage.delete(ALIVE + self.id)
         except (InputError, OSError):
-            pass  # whoever comes next finds that this process is gone
+            pass  # the next owner finds that this process is gone

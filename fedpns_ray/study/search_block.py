@@ -94,7 +94,7 @@ class Search(Block):
         return math.prod(each.count for each in self.space.values())
 
     def left(self, tried: Iterable[Mapping[str, float]]) -> int:
-        """How many suggestions are still to be tried. A grid counts its own points, whoever suggested them."""
+        """How many suggestions are still to be tried. A grid counts its own points, no matter what suggested them."""
         settings = list(tried)
         if self.algorithm != "grid":
             return self.trials - len(settings)

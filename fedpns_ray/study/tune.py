@@ -100,7 +100,7 @@ def tune_trials(
     kind: Kind | None = None,
     **search: Any,
 ) -> dict[str, str]:
-    """Run the trials of a space; returns the errors of those that failed for good, by name.
+    """Run the trials of a space; returns the errors of those that failed permanently, by name.
 
     `kind`: what runs them, if they are not run one by one. `search` goes to TuneConfig: a search algorithm, a
     scheduler, the metric and the number of trials.

@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _unusable(error: OSError, resuming: bool) -> int:
-    """What the file system or the network refused, and nobody has put into words before: one line here."""
+    """An error of the file system or the network that no one has worded yet: one line here."""
     where = f"{one_line(error.filename)}: " if error.filename else ""
     problem = error.strerror or one_line(error)
     _say(f"{where}{problem}{'; the same command resumes' * resuming}")
@@ -95,7 +95,7 @@ def _unusable(error: OSError, resuming: bool) -> int:
 
 
 def _say(message: str) -> None:
-    with contextlib.suppress(OSError):  # the reader of the messages is gone
+    with contextlib.suppress(OSError):  # nobody reads the messages any more
         print(f"fedpns: {redacted_text(message)}", file=sys.stderr)
 
 

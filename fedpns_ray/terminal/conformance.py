@@ -1,4 +1,4 @@
-"""`fedpns conformance`: whether strategies keep what every strategy must keep."""
+"""`fedpns conformance`: whether strategies satisfy the invariants."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXAMPLES = """examples:
   fedpns conformance examples.newcomers:Newcomers    your own: a preset, or the class of one part
   fedpns conformance --json                      one object per strategy and invariant
 
-Populations of a few nodes with made-up updates; nothing is trained. Exit code 0: all keep them, 1: some do not.
+Populations of a few nodes with made-up updates; nothing is trained. Exit code 0: all invariants hold, 1: some do not.
 """
 
 

@@ -113,7 +113,7 @@ def _show(options: argparse.Namespace) -> int:
 
     if options.out and options.out.suffix not in picture_formats():
         raise InputError("out", options.out, f"it must end in {', '.join(picture_formats())}")
-    if options.config or any(":" in str(value) for value in vars(options).values()):  # it may name a part of one's own
+    if options.config or any(":" in str(value) for value in vars(options).values()):  # it may name a user-defined part
         sys.path.append(str(Path.cwd()))  # last: what lies in this folder must not stand in for what is installed
     experiment = Experiment(**settings(options))
     if options.export:

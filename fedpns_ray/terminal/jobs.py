@@ -20,7 +20,7 @@ RUNS_CODE = False
 EXAMPLES = """examples:
   ray dashboard cluster/gpu.yaml &                               opens http://127.0.0.1:8265
   fedpns jobs list
-  fedpns jobs logs                                               of the job that runs, or of the last one
+  fedpns jobs logs                                               of the running job, or of the last one
   fedpns jobs logs fedpns-fig3-1f2e3d4c5b6a-1 --follow
   fedpns jobs stop                                               with checkpoints; the same command resumes
 """
@@ -75,8 +75,8 @@ def _list(jobs: Jobs, options: argparse.Namespace) -> int:
 
 
 def reminder(idle: float) -> str:
-    """What somebody who forgot a cluster should read."""
-    return f"no job has run for {_spent(idle)}: the head is still on, and paid for; to end it: ray down FILE.yaml"
+    """A reminder for users who have forgotten that a cluster is running."""
+    return f"no job has run for {_spent(idle)}: the head still runs and costs money; to end it: ray down FILE.yaml"
 
 
 def _logs(jobs: Jobs, options: argparse.Namespace) -> int:
@@ -94,7 +94,7 @@ def _stop(jobs: Jobs, options: argparse.Namespace) -> int:
     if jobs.stop(name):
         console.print(f"{name} is stopped; the command that sent it resumes it", soft_wrap=True)
     else:
-        console.print(f"{name} was over already")
+        console.print(f"{name} had already ended")
     return 0
 
 

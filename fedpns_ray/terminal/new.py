@@ -1,4 +1,4 @@
-"""`fedpns new`: a small working part of one's own, with its test, to start from."""
+"""`fedpns new`: a small working part of your own, with its test, to start from."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Parser(argparse.ArgumentParser):
     """A parser of a command or of one of its actions. It does not accept abbreviated flags."""
 
     explain: Callable[[argparse.Namespace], None] | None = None
-    """Writes the help of flags that depend on each other; called with all flags when somebody asks for help."""
+    """Writes the help of flags that depend on each other; called with all flags when help is requested."""
 
     _words: Sequence[str] = ()
 

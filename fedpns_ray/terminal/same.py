@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedpns_ray.terminal.screen import console
 
-WHAT = "Tell whether two runs are the same to the bit, or where they part and why."
+WHAT = "Tell whether two runs are the same to the bit, or where they diverge and why."
 RUNS_CODE = False
 EXAMPLES = """examples:
   fedpns same runs/laptop runs/cluster           equal, or the first round, node and field that differ

@@ -1,4 +1,4 @@
-"""Where commands print, and how they are told to stop."""
+"""Where commands print, and how they are asked to stop."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ RUNS_CODE = False
 EXAMPLES = """examples:
   fedpns strategies                                              all of them, and the parts they are made of
   fedpns run --strategy oort --help                              the parameters of one, explained
-  fedpns compare --strategies oort,fedavg --rounds 20            one beside another
+  fedpns compare --strategies oort,fedavg --rounds 20            one against another
 """
 
 

@@ -66,7 +66,7 @@ def _sent(options: argparse.Namespace, file: Path | None, here: Path, rest: str,
     if code in (0, 1, 3) and fetched:
         names = ", ".join(submission.fetch(here))
         console.print(f"{names} fetched to {here}; {rest}", soft_wrap=True)
-        messages.print("the head of the cluster stays on until it is ended, such as by ray down", soft_wrap=True)
+        messages.print("the head of the cluster runs until you stop it, such as with ray down", soft_wrap=True)
     return code
 
 

@@ -16,7 +16,7 @@ EXAMPLES = """examples:
   fedpns verify runs/first --in-process            a single run, in this process
 
 On other hardware, or with other versions, the last bits differ: final accuracies must then agree within 1 point.
-Exit code 0: all hold, 1: some do not.
+Exit code 0: all trials hold, 1: some do not.
 """
 
 

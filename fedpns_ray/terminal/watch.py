@@ -37,7 +37,7 @@ EXAMPLES = """examples:
   fedpns watch runs/first                                        a run, live, until it ends or Ctrl-C
   fedpns watch runs/fig3 --html live.html                        a study, and its page, rewritten every few seconds
 
-It waits for what has not begun. Exit code 0: all runs are over, 1: they were stopped before.
+It waits for runs that have not started yet. Exit code 0: all runs have ended, 1: they were stopped before their end.
 """
 BLOCKS = "▁▂▃▄▅▆▇█"
 CURVE = 60
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--every", default="2", metavar="SECONDS", help="seconds between two updates (default: %(default)s)"
     )
     parser.add_argument(
-        "--wait", default="600", metavar="SECONDS", help="how long to wait for it to begin (default: %(default)s)"
+        "--wait", default="600", metavar="SECONDS", help="how long to wait for it to start (default: %(default)s)"
     )
     parser.add_argument("--once", action="store_true", help="show the current state and exit")
 
@@ -98,9 +98,9 @@ def _await_begin(place: str, every: float, wait: float) -> None:
     storage, began, said = Storage(place), time.monotonic(), False
     while _to_come(storage):
         if time.monotonic() - began >= wait:
-            raise InputError(str(storage), problem=f"has not begun within {wait:g} s")
+            raise InputError(str(storage), problem=f"has not started within {wait:g} s")
         if not said:
-            messages.print(f"waiting for {storage} to begin …", soft_wrap=True)
+            messages.print(f"waiting for {storage} to start …", soft_wrap=True)
             said = True
         time.sleep(min(every, max(0.0, began + wait - time.monotonic())))
 
@@ -212,7 +212,7 @@ def _many(gathered: Gathered, stopped: bool) -> Group:
     state = "stopped" if stopped else "unfinished"
     counts = f"{done} finished, {len(runs) - done - diverged} {state}, {waiting} to come"
     counts += f", {diverged} diverged" if diverged else ""
-    counts += "; nobody is working on it: the same command resumes" if stopped else ""
+    counts += "; no process is working on it; the same command resumes" if stopped else ""
     grid = Table(box=None, pad_edge=False)
     accuracy, loss = CORE[Record.test_accuracy], CORE[Record.test_loss]
     for column in ("run", "round", "of", "accuracy", "loss", ""):

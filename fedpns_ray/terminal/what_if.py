@@ -15,22 +15,22 @@ from fedpns_ray.terminal.screen import console, messages
 if TYPE_CHECKING:
     from fedpns_ray.replay import Cohort, WhatIf
 
-WHAT = "Replay one round of a run with other nodes: what would they have done to the model?"
+WHAT = "Replay one round of a run with other nodes, to see what they would have done to the model."
 RUNS_CODE = True
 EXAMPLES = """examples:
   fedpns what-if runs/first --round 30 --draw 1,4,9         these nodes, beside the drawn ones and 5 random cohorts
-  fedpns what-if runs/first --round 30 --selection oort     the nodes that another selection draws, new in this round
+  fedpns what-if runs/first --round 30 --selection oort     the nodes that another selection would draw, starting fresh
   fedpns what-if runs/first --round 30 --random 20 --json   the drawn nodes among 20 random cohorts
 
 The round is replayed from a checkpoint of the run or, where none is old enough, from its start. Reads only.
-Exit code 0: the recorded round was reproduced to the bit, 1: it was not, so that its alternatives are not comparable.
+Exit code 0: the recorded round was reproduced to the bit, 1: it was not, so nothing can be compared with it.
 """
 MOST_NODES = 20
 """The most nodes of a cohort that the table lists."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="a run folder; a trial of a study is one, too")
+    parser.add_argument("run", metavar="RUN", help="a run folder, such as that of a trial of a study")
     parser.add_argument("--round", required=True, metavar="T", help="the round to replay")
     asked = parser.add_mutually_exclusive_group()
     asked.add_argument("--draw", metavar="NODES", help="node ids, separated by commas")
@@ -86,7 +86,7 @@ def _show(found: WhatIf) -> None:
     others = [one.loss for one in found.cohorts if one.name.startswith("random ") and one.loss is not None]
     if others and drawn.loss is not None:
         below = sum(drawn.loss < loss for loss in others)
-        console.print(f"as drawn, the loss is below that of {below} of {len(others)} random cohorts")
+        console.print(f"the drawn nodes give a lower loss than {below} of {len(others)} random cohorts")
 
 
 def _numbers(cohort: Cohort) -> tuple[str, str]:

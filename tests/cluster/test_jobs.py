@@ -58,7 +58,7 @@ def test_a_run_is_sent_followed_and_fetched(url, laptop, capsys):
     out = laptop / "head" / "r"
     assert main(["run", *SMALL, "--rounds", "3", "--submit", url, "--out", str(out)]) == 0
     said = capsys.readouterr()
-    assert "sent as fedpns-run-" in said.err and "the head of the cluster stays on" in said.err
+    assert "sent as fedpns-run-" in said.err and "the head of the cluster runs until" in said.err
     (here,) = (laptop / "clone" / "runs").iterdir()
     assert f"fetched to runs/{here.name}; its checkpoints are in {out} on the cluster" in said.out
     e = Experiment(nodes=6, samples_per_node=20, epochs=1, rounds=3)
@@ -101,7 +101,7 @@ def test_a_forgotten_head_is_remembered():
     done = Job("a", "succeeded", False, 1000.0, 2000.0, "")
     assert idle_seconds([done], 20000.0) == 18000.0 and idle_seconds([], 0.0) is None
     assert idle_seconds([done, Job("b", "running", True, 3000.0, None, "")], 20000.0) is None
-    assert reminder(18000.0).startswith("no job has run for 5 h 0 min: the head is still on")
+    assert reminder(18000.0).startswith("no job has run for 5 h 0 min: the head still runs")
 
 
 # --- a head that ends itself ------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def test_a_head_ends_itself_after_idle_hours_and_not_before(url, laptop):
 @pytest.mark.parametrize(
     ("file", "hours", "problem"),
     [
-        ("provider: {type: local}", "4", "machines of one's own are not paid for"),
+        ("provider: {type: local}", "4", "nothing is charged for your own machines"),
         ("", "4", "this is not the head of one"),
         ("provider: {type: aws}", "0", "argument --hours: invalid"),
     ],

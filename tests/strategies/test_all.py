@@ -1,4 +1,4 @@
-"""What holds for every registered strategy: it composes, repeats to the bit, and goes on from a checkpoint."""
+"""What holds for every registered strategy: it composes, repeats to the bit, and resumes from a checkpoint."""
 
 import itertools
 import subprocess

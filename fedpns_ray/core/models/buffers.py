@@ -1,8 +1,8 @@
 """Buffers: what a module keeps beside its parameters, and what becomes of it under each policy.
 
-refuse: a model with batch normalisation is refused, since its running statistics would be lost; other buffers begin
-anew for every node.
-local: all buffers begin anew for every node and none is sent. In tests, batch normalisation uses the statistics of
+refuse: a model with batch normalisation is refused, since its running statistics would be lost; other buffers are
+reset for every node.
+local: all buffers are reset for every node and none is sent. In tests, batch normalisation uses the statistics of
 what is tested together: its running statistics have never seen data.
 average: floating-point buffers that belong to the state of the module are sent and averaged as parameters are.
 """

@@ -1,4 +1,4 @@
-"""Dropout of nodes that train together: every node's masks come from its own stream, whoever trains beside it.
+"""Dropout of nodes that train together: every node's masks come from its own stream, in any company.
 
 They are drawn on the host, in the order and with the calls of a node that trains alone on a CPU. So a node drops the
 same units alone, in any cohort and on any device.

@@ -20,7 +20,7 @@ class FemnistDataset(ImageDataset):
     owners = True
 
     def outline(self) -> Outline:
-        """Whoever runs LEAF decides how many samples there are: as many as fit into the files that are here."""
+        """LEAF's options decide how many samples there are: as many as fit into the files that are here."""
         return Outline((1, PIXELS, PIXELS), self.bytes_held() // PIXELS**2, FEMNIST.classes)
 
     def bytes_held(self) -> int:

@@ -1,4 +1,4 @@
-"""Data of one's own, as arrays in a file."""
+"""Your own data, as arrays in a file."""
 
 from __future__ import annotations
 
