@@ -54,4 +54,4 @@ class MachineWait:
             )
         if now - self._said > SAID_EVERY:
             self._said = now
-            logger.info("no trial runs yet: the machines are busy, %.0f of %.0f s", waited, FREED_WITHIN)
+            logger.info("no trial runs yet: workers are starting, or others use the machines; %.0f of %.0f s", waited, FREED_WITHIN)
