@@ -13,7 +13,7 @@ from fedpns_ray.records.record import COSTS, Record
 from fedpns_ray.records.summary import LAST
 from fedpns_ray.reporting.collecting import Gathered
 from fedpns_ray.reporting.curves import line_axes
-from fedpns_ray.reporting.formatting import form_of, formatted
+from fedpns_ray.reporting.formatting import form_of, formatted, with_interval
 from fedpns_ray.reporting.names import in_words
 from fedpns_ray.reporting.ranking import best, ranked
 from fedpns_ray.reporting.runs import Run
@@ -112,6 +112,7 @@ def pairs_table(gathered: Gathered) -> dict[str, Any]:
                 "line": in_words(row, line_axes(gathered.study)),
                 "difference": scale * row["difference"],
                 "half": scale * row["difference_interval"] if np.isfinite(row["difference_interval"]) else None,
+                "text": with_interval(scale * row["difference"], scale * row["difference_interval"], form, "+"),
             }
             for row in compared
         ],

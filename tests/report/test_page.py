@@ -87,7 +87,7 @@ def test_it_loads_alone_and_names_stay_text(chromium, study_page):
 def test_the_answer_comes_first(chromium, study_page):
     browse(chromium, study_page)
     verdict, *claims = [line.text for line in chromium.find_elements("css selector", "#answers li")]
-    assert "2 settings are above their baseline (fedavg)" in verdict
+    assert "2 settings are above the baseline (fedavg)" in verdict
     assert [line.partition(":")[0] in ("kept", "refuted", "undecided") for line in claims] == [True, True]
     assert "fedpns is better than fedavg (sigma 0.25)" in claims[0] and "(sigma 0.5)" in claims[1]
     answers, table = (chromium.find_element("id", name).location["y"] for name in ("answers", "overview"))
@@ -212,6 +212,8 @@ def test_data_theory_statistics_and_reproduction_are_there(chromium, study_page,
     )
     held = chromium.execute_script("return document.getElementById('histogram').data[0].z")
     assert np.array_equal(np.array(held).T, build_population(load(study_folder / "trials" / name).experiment).histogram)
+    distance = chromium.execute_script("return document.getElementById('distance').data.map((t) => [t.name, t.x])")
+    assert distance == [["i.i.d. nodes", list(range(3))], ["other nodes", list(range(3, 12))]]  # each colour has a name
     for chart in ("delta", "gamma", "norms", "expectation"):
         assert chromium.execute_script(f"return document.getElementById('theory-{chart}').data.length") >= 2, chart
     assert cells(chromium, "pairs", "better in") and all(
@@ -302,6 +304,8 @@ def test_one_run_of_one_round_and_one_that_has_not_begun(chromium, tmp_path):
     assert main(["report", str(tmp_path / "one"), "--out", str(out)]) == 0
     browse(chromium, out)
     assert chromium.execute_script("return document.querySelector('#panels .chart').data.at(-1).mode") == "markers"
+    assert not chromium.find_element("id", "theory-panel").is_displayed()  # there is nothing to choose
+    assert chromium.find_element("id", "warning").text.startswith("The setting has 1 seed: ")
     assert complaints(chromium) == []
     for name in ("summary.json", "rounds.jsonl", "weights.safetensors", "checkpoint.npz"):
         (tmp_path / "one" / name).unlink(missing_ok=True)
