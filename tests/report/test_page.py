@@ -126,7 +126,11 @@ def test_lines_bands_quantities_and_the_axis_can_be_chosen(chromium, study_page)
     accuracy = traces(chromium)["sigma 0.25"]["fedpns, mean of 3"]["y"]
     choose(chromium, "quantity", "test_loss")
     assert traces(chromium)["sigma 0.25"]["fedpns, mean of 3"]["y"] != accuracy
+    ticks = "return [...document.querySelectorAll('#panels .xtick')].map((t) => t.textContent)"
+    assert all(text.isdigit() for text in chromium.execute_script(ticks))  # there is no round 1.5
+    assert chromium.find_element("id", "singles").is_enabled()
     choose(chromium, "over", "megabytes")
+    assert not chromium.find_element("id", "singles").is_enabled()  # single runs are drawn over rounds
     sent = traces(chromium)["sigma 0.25"]["fedavg, mean of 3"]["x"]
     parameters = 60 * 10 + 10  # of MLR on the paper's synthetic data
     assert sent == pytest.approx([12 * 4e-6 * parameters * t for t in range(1, 9)], rel=1e-3)  # 6 down, 6 up
@@ -304,6 +308,7 @@ def test_one_run_of_one_round_and_one_that_has_not_begun(chromium, tmp_path):
     assert main(["report", str(tmp_path / "one"), "--out", str(out)]) == 0
     browse(chromium, out)
     assert chromium.execute_script("return document.querySelector('#panels .chart').data.at(-1).mode") == "markers"
+    assert not chromium.find_element("id", "bands").is_displayed()  # one seed has none
     assert not chromium.find_element("id", "theory-panel").is_displayed()  # there is nothing to choose
     assert chromium.find_element("id", "warning").text.startswith("The setting has 1 seed: ")
     assert complaints(chromium) == []
@@ -329,6 +334,7 @@ def test_without_the_data_set_the_page_says_so(chromium, study_folder, tmp_path,
     assert main(["report", str(trial), "--out", str(out)]) == 0
     browse(chromium, out)
     assert "fashion-mnist are not shown" in chromium.find_element("id", "notes").text
+    assert chromium.find_element("id", "histogram").size["height"] < 100  # no blank where nothing is drawn
     assert "the notes at the top say why" in chromium.find_element("id", "data-hint").text
     assert complaints(chromium) == []
 

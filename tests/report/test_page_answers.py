@@ -9,7 +9,7 @@ import urllib.parse
 import numpy as np
 import pytest
 
-from fedpns_ray import load
+from fedpns_ray import Experiment, load, run
 from fedpns_ray.records.storage import Storage
 from fedpns_ray.reporting.collecting import gather
 from fedpns_ray.reporting.formatting import formatted
@@ -88,8 +88,8 @@ def test_who_draws_whom_is_the_mean_over_seeds_of_every_strategy(opened, study_f
 
 
 def test_every_colour_of_a_fate_has_a_name(opened):
-    for run, strategy in ((0, "fedpns"), (3, "fedavg")):
-        choose(opened, "run", str(run))
+    for which, strategy in ((0, "fedpns"), (3, "fedavg")):
+        choose(opened, "run", str(which))
         choose(opened, "shade", "fates")
         heat = opened.execute_script("return document.getElementById('heat').data[0]")
         assert len(heat["colorbar"]["ticktext"]) == len(set(np.array(heat["z"]).ravel())) == len(heat["colorscale"]) / 2
@@ -228,6 +228,15 @@ def test_a_link_restores_the_view(opened, study_page):
     opened.get(f"{study_page.as_uri()}#view?quantity=nothing&hide=nobody&sort+table=1+none&filter-sigma=9")
     until(opened, "return document.documentElement.dataset.ready === 'true'")
     assert len(cells(opened, "table", "strategy")) == 4 and complaints(opened) == []
+
+
+def test_a_first_click_on_a_loss_sorts_the_lowest_first(tmp_path):
+    lines = Experiment(dataset="tests.small_data:Lines", nodes=4, fraction=0.5, rounds=1)
+    for name in ("fedpns", "fedavg"):
+        run(lines.but(strategy=name), tmp_path / name, progress=False)
+    shown = page_data(gather([tmp_path]), "")["table"]
+    better = dict(zip(shown["header"], shown["better"], strict=True))
+    assert better["final loss"] == better["minus fedavg"] == "lower" and better["seeds"] == "higher"
 
 
 def test_a_study_in_one_setting_says_which_strategy_wins(study_folder, tmp_path):
