@@ -136,6 +136,14 @@ def test_bands_stay_within_what_is_possible(opened):
         assert bands and min(bands) >= 0 and (quantity != "test_accuracy" or max(bands) <= 100)
 
 
+def test_every_control_has_a_name(opened):
+    browse(opened)
+    nameless = """return [...document.querySelectorAll('select, input, button')].filter((control) =>
+        !(control.labels && control.labels.length) && !control.textContent.trim()
+        && !control.getAttribute('aria-label')).length"""
+    assert opened.execute_script(nameless) == 0
+
+
 # --- take it away ----------------------------------------------------------------------------------------------------
 
 
