@@ -22,10 +22,14 @@ def draw(found: Mapping[str, Any], path: Path = PICTURE) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    fig, axes = plt.subplots(1, len(PANELS), figsize=(12, 3.6), layout="constrained")
-    for ax, (entry, (what, cost, first)) in zip(axes, PANELS.items(), strict=True):
+    measured = {entry: panel for entry, panel in PANELS.items() if entry in found}
+    if not measured:
+        return
+    size = (4 * len(measured), 3.6)
+    fig, axes = plt.subplots(1, len(measured), figsize=size, layout="constrained", squeeze=False)
+    for ax, (entry, (what, cost, first)) in zip(axes[0], measured.items(), strict=True):
         curves: dict[str, list[tuple[float, float, float, float]]] = {}
-        for name, figure in found.get(entry, {"figures": {}})["figures"].items():
+        for name, figure in found[entry]["figures"].items():
             if at := figure.get("at"):
                 start = [(float(first), 1.0, 1.0, 1.0)]
                 point = (at, figure["median"], figure["low"], figure["high"])

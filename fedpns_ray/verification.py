@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from fedpns_ray.experiment import Experiment
 from fedpns_ray.records.file_names import CONFIG, STUDY
 from fedpns_ray.records.run_folder import RunFolder
 from fedpns_ray.records.storage import Storage
+from fedpns_ray.records.summary import Summary
 from fedpns_ray.reporting.collecting import study_source, trial_folders
 from fedpns_ray.reporting.runs import Run, read_runs
 from fedpns_ray.reporting.sameness import Sameness, sameness
@@ -22,8 +23,9 @@ from fedpns_ray.runtime.layout import Layout
 from fedpns_ray.study.study_file import Trial
 
 TOLERANCE = 0.01
-"""How far the final accuracies of a run may lie apart that was made on other hardware or with other versions: there the
-last bits differ, and a round in which one node is excluded may turn out otherwise."""
+"""How far the final accuracies of a run may lie apart (where there is no accuracy, its last losses as a fraction) that
+was made on other hardware or with other versions: there the last bits differ, and a round in which one node is excluded
+may turn out otherwise."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,13 @@ class Verified:
     name: str
     found: Sameness
     apart: float | None
-    """The difference of the final accuracies; None if there are none."""
+    """The difference of the final accuracies, or of the last losses as a fraction of the first; None without either."""
     elsewhere: bool
     """Whether it was first made with other hardware, versions or code."""
     settings: str = ""
     """How its settings differ from what the study's file says; empty if they do not."""
+    accuracy: bool = True
+    """Whether `apart` is of accuracies: a regression has losses only."""
 
     @property
     def holds(self) -> bool:
@@ -51,8 +55,9 @@ class Verified:
             return f"{self.name}: not what {STUDY} describes: {self.settings}; run again with these, {self.found}"
         if self.found.same or not self.elsewhere or self.apart is None:
             return f"{self.name}: {self.found}"
-        within = f"{'within' if self.holds else 'beyond'} the tolerance of {100 * TOLERANCE:g} points"
-        return f"{self.name}: final accuracies are {100 * abs(self.apart):.2f} points apart, {within}; {self.found}"
+        what, unit = ("final accuracies", "points") if self.accuracy else ("last losses", "%")
+        within = f"{'within' if self.holds else 'beyond'} the tolerance of {100 * TOLERANCE:.2f} {unit}"
+        return f"{self.name}: {what} are {100 * abs(self.apart):.2f} {unit} apart, {within}; {self.found}"
 
 
 def verify(place: Path | str, sample: int = 3, seed: int = 7, layout: Layout | None = None) -> Iterator[Verified]:
@@ -105,10 +110,13 @@ def _again(path: Path, before: Run, layout: Layout | None) -> Verified:
             now = error.result.summary
         found = sameness(path, out)
         elsewhere = RunFolder(path).made_with() != RunFolder(out).made_with()
-    finals = (before.summary.final_accuracy if before.summary else None), now.final_accuracy
-    return Verified(before.name, found, _apart(finals), elsewhere)
+    apart, accuracy = _apart(before.summary or Summary(), now)
+    return Verified(before.name, found, apart, elsewhere, accuracy=accuracy)
 
 
-def _apart(finals: Sequence[float | None]) -> float | None:
-    first, second = finals
-    return None if first is None or second is None else second - first
+def _apart(before: Summary, now: Summary) -> tuple[float | None, bool]:
+    """The difference, and whether it is one of accuracies."""
+    if before.final_accuracy is not None and now.final_accuracy is not None:
+        return now.final_accuracy - before.final_accuracy, True
+    first, second = before.last_loss, now.last_loss
+    return (second / first - 1 if first and second is not None else None), False

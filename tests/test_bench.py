@@ -118,6 +118,10 @@ def test_the_page_and_the_kept_ratios_agree():
 
 
 def test_the_picture_is_drawn(tmp_path):
+    from matplotlib.image import imread
+
     point = kept("<= 1.3", 1.1, 1.0, 1.2, at=100_000)["e"]["figures"]["f"]
     draw({"nodes": {"figures": {"nodes, mnist 100,000": point}}}, tmp_path / "picture.png")
-    assert (tmp_path / "picture.png").stat().st_size > 5_000
+    one = imread(tmp_path / "picture.png")
+    draw({entry: {"figures": {f"{entry}, mlr 100": point}} for entry in ("nodes", "drawn")}, tmp_path / "two.png")
+    assert imread(tmp_path / "two.png").shape[1] == 2 * one.shape[1] and one.std() > 0.05  # no panel without a line

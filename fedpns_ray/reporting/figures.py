@@ -87,7 +87,7 @@ def _curves(gathered: Gathered, sheet: Sheet) -> Figure:
 
 
 def rounds_to_target(gathered: Gathered) -> Figure:
-    """Bars: the mean over the seeds that reached a target, its interval for three or more; above: how many did."""
+    """Bars: the mean over the seeds that reached a target, with its interval; above: how many did, if not all."""
     from matplotlib.patches import Patch
 
     study, rows = gathered.study, table(gathered.results, gathered.trials)
@@ -103,7 +103,7 @@ def rounds_to_target(gathered: Gathered) -> Figure:
     for axis, target in zip(axes[:, 0], targets, strict=True):
         for (x, place), (k, name) in itertools.product(enumerate(places), enumerate(names)):
             row, width = by_place.get((place, name)), 0.8 / len(names)
-            if row and row[f"reached_{target:g}"]:
+            if row:
                 at = (k, 0.8) if alone else (x + (k - (len(names) - 1) / 2) * width, width)
                 _bar(axis, row, target, at, look[name], HATCHES[k % len(HATCHES)])
         ticks = list(names.values()) if alone else [place.replace(", ", "\n") for place in places]
@@ -127,10 +127,10 @@ HATCHES = ("", "////", "....", "xxxx", "----", "\\\\\\\\")
 def _bar(axis: Any, row: dict[Any, Any], target: float, at: tuple[float, float], look: Look, hatch: str) -> None:
     """`at`: the middle of the bar, and its width."""
     key, reached = f"rounds_to_{target:g}", row[f"reached_{target:g}"]
-    height, half = row[key], row[f"{key}_interval"]
+    height, half = (row[key], row[f"{key}_interval"]) if reached else (0.0, np.nan)
     axis.bar(at[0], height, at[1] * 0.92, color=look.colour, hatch=hatch, edgecolor="white", linewidth=0.4)
     top = height
-    if reached > 2:
+    if np.isfinite(half):  # where the table has an interval
         below = min(half, height)  # there are no negative rounds
         style = {"ecolor": "black", "elinewidth": 0.7, "capsize": 2}
         axis.errorbar(at[0], height, yerr=[[below], [half]], fmt="none", **style)

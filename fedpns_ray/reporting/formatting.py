@@ -30,13 +30,13 @@ def formatted(rows: pd.DataFrame, results: Results) -> tuple[list[str], list[lis
     declared = {quantity.key: quantity for quantity in (*results.shown, ACCURACY, judged_by(results.done))}
     for key in columns_of(study, results.done):
         scale, form = form_of(declared[key])
-        ours = [_with_interval(scale * value, scale * half, form) for value, half in _pairs(rows, key)]
+        ours = [with_interval(scale * value, scale * half, form) for value, half in _pairs(rows, key)]
         paper = [_number(value if value is None else scale * value, form) for value in rows[f"{key}_published"]]
         _add(columns, f"final {declared[key].title.removeprefix('test ')}", ours, paper)
     against = ", ".join(str(value) for value in study.baseline.values())
     scale, form = form_of(judged_by(results.done))
     columns[f"minus {against}"] = [
-        _with_interval(scale * value, scale * half, form, "+") for value, half in _pairs(rows, "difference")
+        with_interval(scale * value, scale * half, form, "+") for value, half in _pairs(rows, "difference")
     ]
     for target in study.targets:
         key = f"rounds_to_{target:g}"
@@ -46,7 +46,7 @@ def formatted(rows: pd.DataFrame, results: Results) -> tuple[list[str], list[lis
     if not rows[Record.simulated_seconds].isna().all():  # with a device model, what a method costs is a result
         for cost in COSTS:
             pairs = _pairs(rows, cost.key)
-            columns[cost.title] = [_with_interval(cost.scale * v, cost.scale * half, ".4g") for v, half in pairs]
+            columns[cost.title] = [with_interval(cost.scale * v, cost.scale * half, ".4g") for v, half in pairs]
     kept = {title: cells for title, cells in columns.items() if title in study.axes or set(cells) != {"-"}}
     return list(kept), [list(cells) for cells in zip(*kept.values(), strict=True)]
 
@@ -81,7 +81,7 @@ def _number(value: float | None, form: str) -> str:
     return "-" if _missing(value) else format(value, form)
 
 
-def _with_interval(value: float, half: float, form: str, sign: str = "") -> str:
+def with_interval(value: float, half: float, form: str, sign: str = "") -> str:
     number = _number(value, sign + form)
     return number if _missing(value) or _missing(half) else f"{number} ± {_number(half, form)}"
 
@@ -90,4 +90,4 @@ def _rounds(value: Any, half: Any, reached: int, seeds: int) -> str:
     """The mean over the seeds that reached the target, and how many did, if not all."""
     if not reached:
         return "-"
-    return _with_interval(value, half, ".1f") + (f", {reached} of {seeds}" if reached < seeds else "")
+    return with_interval(value, half, ".1f") + (f", {reached} of {seeds}" if reached < seeds else "")

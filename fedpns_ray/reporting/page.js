@@ -49,8 +49,11 @@ function draw(target, traces, x, y, { what, ...more } = {}) {
     xaxis: { ...axis, title: title(x), ...more.xaxis },
     yaxis: { ...axis, title: title(y), ...more.yaxis },
   };
+  const last = traces.reduce((most, trace) => Math.max(most, ...(x === "round" ? trace.x.slice(-1) : [])), 0);
+  if (last > 1 && last < 9) layout.xaxis.dtick = 1; // there is no round 1.5
   const name = unescaped(what || `${y || "values"} over ${x}`);
   chart.querySelectorAll(":scope > p").forEach((note) => note.remove());
+  chart.classList.remove("vacant");
   chart.setAttribute("role", "img");
   chart.setAttribute("aria-label", `${name}; the data are in the table below the plot`);
   const drawn = Plotly.react(chart, traces, layout, { responsive: true, displaylogo: false, displayModeBar: false });
@@ -59,6 +62,7 @@ function draw(target, traces, x, y, { what, ...more } = {}) {
 }
 function empty(id, message) {
   Plotly.purge(by(id));
+  by(id).classList.add("vacant");
   takeable(by(id), "");
   by(id).replaceChildren(element("p", { className: "hint", textContent: message }));
 }

@@ -31,7 +31,8 @@ from fedpns_ray.reporting.names import BARE, SYMBOLS, in_words, meaning
 from fedpns_ray.reporting.page_tables import pairs_table, results_table, runs_table, shown_value
 from fedpns_ray.reporting.palette import FATES as FATE_COLOURS
 from fedpns_ray.reporting.palette import looks
-from fedpns_ray.reporting.report_card import card_section, report_card
+from fedpns_ray.reporting.report_card import WHAT as CARD_WHAT
+from fedpns_ray.reporting.report_card import report_card
 from fedpns_ray.reporting.runs import Run
 from fedpns_ray.reporting.selection_map import FATE_NAMES, chosen, populations, selection
 from fedpns_ray.reporting.selection_means import selection_means
@@ -77,7 +78,6 @@ def page(gathered: Gathered, command: str) -> str:
         "title": html.escape(" - ".join(filter(None, [gathered.study.title, gathered.label]))),
         "css": _own("page.css"),
         "data": embedded(page_data(gathered, command)),
-        "card": card_section(report_card(gathered.results.trials, gathered.study.axes)),
         "plotly": get_plotlyjs(),
         "script": "\n".join(map(_own, SCRIPTS)),
     }
@@ -135,6 +135,7 @@ def page_data(gathered: Gathered, command: str) -> dict[str, Any]:
         "table": results_table(gathered),
         "single": runs_table(gathered, measured),
         "pairs": pairs_table(gathered),
+        "card": report_card(gathered.results.trials, study.axes)._asdict() | {"what": CARD_WHAT},
         "baseline": ", ".join(str(value) for value in study.baseline.values()),
         "fates": {"names": FATE_NAMES, "colours": FATE_COLOURS},
         "means": [found for found in means if found],
@@ -157,7 +158,9 @@ def _warning(settings: Sequence[dict[str, Any]]) -> str:
     few = [setting for setting in settings if 0 < len(setting["seeds"]) < FEW]
     if not few:
         return ""
-    which = "The settings have" if len(few) == len(settings) else f"{len(few)} of {len(settings)} settings have"
+    all_of = "The setting has" if len(settings) == 1 else "The settings have"
+    has = "has" if len(few) == 1 else "have"
+    which = all_of if len(few) == len(settings) else f"{len(few)} of {len(settings)} settings {has}"
     most = max(len(setting["seeds"]) for setting in few)
     seeds = (
         f"{most} seed{'s' if most > 1 else ''}" if len({len(s["seeds"]) for s in few}) == 1 else f"at most {most} seeds"

@@ -27,6 +27,8 @@ function curveControls() {
     by("lines").append(element("label", {}, box, swatch(label), label));
   }
   by("bands").checked = D.bands; // the bands of many lines would hide each other
+  const banded = D.settings.some((setting) => Object.values(setting.series).some((series) => series.half));
+  by("bands").closest("label").hidden = !banded; // with one seed or two there are none
   const printed = D.settings.some((setting) => Object.keys(setting.published).length);
   by("published").closest("label").hidden = !printed;
   by("in-brackets").hidden = !printed;
@@ -100,6 +102,8 @@ function lineTraces(setting, key, over, look) {
 function curves() {
   const [key, over] = [by("quantity").value, by("over").value];
   const look = { bands: by("bands").checked, published: by("published").checked, singles: by("singles").checked };
+  by("singles").disabled = over !== "round" || !D.runs.some((run) => run.curves[key]);
+  by("published").disabled = over !== "round";
   const visible = D.settings.filter((setting) => passes(setting.values) && !state.hidden.has(setting.line));
   const panels = [...new Set(visible.filter((setting) => setting.series[key]).map((setting) => setting.panel))];
   const target = by("panels");

@@ -5,6 +5,7 @@ function everything(round) {
   sideBySide();
   selection(round ? Number(round) : undefined);
   theory();
+  card();
   statistics();
 }
 head();

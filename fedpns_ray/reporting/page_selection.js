@@ -186,26 +186,25 @@ function population() {
     xaxis: across(seen),
     yaxis: { dtick: held.histogram[0].length > 12 ? undefined : 1 },
   });
-  const colours = held.q_dif.map((_, node) => css(node < seen.iid ? "--iid" : "--other"));
-  draw(
-    "distance",
-    [
-      {
-        type: "bar",
-        x: from0(held.q_dif.length),
-        y: held.q_dif,
-        marker: { color: colours },
-        hovertemplate: "node %{x}: %{y:.3f}<extra></extra>",
-      },
-    ],
-    ofNodes(seen),
-    "q_dif (L1 distance, 0 to 2)",
-    {
-      what: "Distance of every node's labels from those of all nodes",
-      hovermode: "closest",
-      margin: WIDE,
-      xaxis: across(seen),
-      yaxis: { range: [0, 2] },
-    },
-  );
+  const bars = (name, kept, color) => ({
+    type: "bar",
+    name,
+    x: kept,
+    y: kept.map((node) => held.q_dif[node]),
+    marker: { color: css(color) },
+    hovertemplate: "node %{x}: %{y:.3f}<extra></extra>",
+  });
+  const nodes = from0(held.q_dif.length);
+  const both = [
+    bars("i.i.d. nodes", nodes.slice(0, seen.iid), "--iid"),
+    bars(seen.iid ? "other nodes" : "q_dif", nodes.slice(seen.iid), "--other"),
+  ].filter((trace) => trace.x.length);
+  draw("distance", both, ofNodes(seen), "q_dif (L1 distance, 0 to 2)", {
+    what: "Distance of every node's labels from those of all nodes",
+    hovermode: "closest",
+    showlegend: both.length > 1,
+    margin: WIDE,
+    xaxis: across(seen),
+    yaxis: { range: [0, 2] },
+  });
 }

@@ -66,6 +66,14 @@ function sortable(target, name, { header, better, rows, texts }) {
   takeableTable(target, name, () => target.taken);
 }
 
+function card() {
+  const { header, better, rows, what } = D.card;
+  by("card").hidden = document.querySelector("nav a[href='#card']").hidden = !rows.length;
+  by("card-hint").textContent = what;
+  const lines = rows.map((cells) => ({ cells }));
+  sortable(by("card-table"), "the selection report card", { header, better, rows: lines, texts: new Set(D.axes) });
+}
+
 // --- statistics -----------------------------------------------------------------------------------------------------
 function statistics() {
   const { points, unit } = D.pairs;
@@ -84,7 +92,7 @@ function statistics() {
   const shown = [...points].reverse();
   by("forest").style.height = `${Math.max(150, 90 + 26 * shown.length)}px`;
   const colours = shown.map((pair) => (lookOf(pair.line) ? colourOf(pair.line) : css("--iid")));
-  const bars = { type: "data", array: shown.map((pair) => pair.half || 0), color: css("--soft"), thickness: 1.5 };
+  const bars = { type: "data", array: shown.map((pair) => pair.half), color: css("--soft"), thickness: 1.5 };
   const trace = {
     x: shown.map((pair) => pair.difference),
     y: shown.map((pair) => plain(pair.label)),
@@ -92,8 +100,8 @@ function statistics() {
     type: "scatter",
     marker: { size: 9, color: colours },
     error_x: bars,
-    customdata: shown.map((pair) => (pair.half === null ? "" : ` ± ${pair.half.toFixed(2)}`)),
-    hovertemplate: `%{y}: %{x:+.2f}%{customdata} ${unit}<extra></extra>`,
+    customdata: shown.map((pair) => pair.text),
+    hovertemplate: `%{y}: %{customdata} ${unit}<extra></extra>`,
   };
   draw("forest", [trace], `${unit} above ${plain(D.baseline)}`, "", {
     what: "Differences from the baseline with 95 % intervals",
@@ -119,7 +127,7 @@ function reproduce() {
       element("pre", { textContent: step.command, tabIndex: 0 }),
     );
   for (const setting of D.settings) {
-    const title = `${naming(setting)} (seeds ${setting.seeds.join(" ") || "-"})`;
+    const title = `${naming(setting)} (seed${setting.seeds.length === 1 ? "" : "s"} ${setting.seeds.join(" ") || "-"})`;
     by("configurations").append(
       element(
         "details",

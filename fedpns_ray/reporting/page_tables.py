@@ -9,11 +9,11 @@ import pandas as pd
 
 from fedpns_ray.core.quantity import Quantity
 from fedpns_ray.experiment import Experiment
-from fedpns_ray.records.record import COSTS, Record
+from fedpns_ray.records.record import CORE, COSTS, Record
 from fedpns_ray.records.summary import LAST
 from fedpns_ray.reporting.collecting import Gathered
 from fedpns_ray.reporting.curves import line_axes
-from fedpns_ray.reporting.formatting import form_of, formatted
+from fedpns_ray.reporting.formatting import form_of, formatted, with_interval
 from fedpns_ray.reporting.names import in_words
 from fedpns_ray.reporting.ranking import best, ranked
 from fedpns_ray.reporting.runs import Run
@@ -38,7 +38,7 @@ def results_table(gathered: Gathered) -> dict[str, Any]:
     axes = gathered.study.axes
     return {
         "header": header,
-        "better": [_better(title, axes, results.shown, judged_by(results.done)) for title in header],
+        "better": [_better(title, axes, [*results.shown, *CORE.values()], judged_by(results.done)) for title in header],
         "rows": body,
         "values": [{axis: shown_value(row[axis]) for axis in axes} for row in rows.to_dict("records")],
         "best": best(rows, results),
@@ -51,7 +51,7 @@ def _better(title: str, axes: list[str], quantities: list[Quantity], judged: Qua
         return ""
     if title.startswith("minus "):
         return judged.better or HIGHER
-    if title.startswith("rounds to ") or title in {cost.title for cost in COSTS}:
+    if title.startswith("rounds to ") or title in {"diverged", *(cost.title for cost in COSTS)}:
         return LOWER
     return next((q.better for q in quantities if q.better and q.title.removeprefix("test ") in title), HIGHER)
 
@@ -112,6 +112,7 @@ def pairs_table(gathered: Gathered) -> dict[str, Any]:
                 "line": in_words(row, line_axes(gathered.study)),
                 "difference": scale * row["difference"],
                 "half": scale * row["difference_interval"] if np.isfinite(row["difference_interval"]) else None,
+                "text": with_interval(scale * row["difference"], scale * row["difference_interval"], form, "+"),
             }
             for row in compared
         ],

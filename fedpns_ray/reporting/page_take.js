@@ -69,13 +69,16 @@ function toLatex({ header, rows, texts }) {
   );
 }
 
-// What a plot shows, as a table: a column per line, or a row per row of a map.
+// What a plot shows, as a table: a column per line; of a map, a row per node.
 function dataOf(chart, x) {
   const traces = chart.data.filter((trace) => trace.meta !== "band" && trace.meta !== "single");
   const map = traces.find((trace) => trace.type === "heatmap");
   if (map) {
     const texts = map.customdata || map.z;
-    return { header: [`${x} \\ row`, ...map.y], rows: map.x.map((at, k) => [at, ...texts.map((row) => row[k])]) };
+    return {
+      header: [`${x} \\ ${chart.layout.yaxis.title.text}`, ...map.y],
+      rows: map.x.map((at, k) => [at, ...texts.map((row) => row[k])]),
+    };
   }
   const sideways = traces.some((trace) => trace.error_x);
   if (sideways) {
@@ -99,6 +102,23 @@ function dataOf(chart, x) {
     rows: places.map((place) => [place, ...columns.map(([, cell]) => cell(place))]),
   };
 }
+// The plot as it leaves the page: with its name and those of its lines, on the page's ground.
+function standalone(chart, name) {
+  const named = (trace) => trace.name && !["band", "single"].includes(trace.meta);
+  const data = chart.data.map((trace) => ({ ...trace, showlegend: Boolean(named(trace)) }));
+  const { xaxis, yaxis } = chart.layout;
+  const layout = {
+    ...chart.layout,
+    title: { text: plain(name), font: { size: 14 }, x: 0.02, xanchor: "left", y: 0.98, yanchor: "top" },
+    showlegend: data.filter(named).length > 1,
+    legend: { ...chart.layout.legend, x: 0, y: 1.01 },
+    paper_bgcolor: css("--paper"),
+    margin: { ...chart.layout.margin, t: 64, autoexpand: true },
+    xaxis: { ...xaxis, automargin: true },
+    yaxis: { ...yaxis, automargin: true },
+  };
+  return { data, layout };
+}
 // Under a plot: its files, and its data as a table, made when it is opened.
 function takeable(chart, name, x) {
   let bar = chart.nextElementSibling;
@@ -110,7 +130,8 @@ function takeable(chart, name, x) {
   if (bar.dataset.name === name && bar.childElementCount) return undefined;
   bar.dataset.name = name;
   const picture = (format) => async () => {
-    const href = await Plotly.toImage(chart, { format, width: 900, height: 560, scale: format === "png" ? 2 : 1 });
+    const size = { format, width: 900, height: 560, scale: format === "png" ? 2 : 1 };
+    const href = await Plotly.toImage(standalone(chart, name), size);
     download(fileName(name, format), href);
     say(`${name}: ${format.toUpperCase()} saved`);
   };

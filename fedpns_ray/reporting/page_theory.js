@@ -5,6 +5,7 @@ function theoryControls() {
     by("theory-panel"),
     panels.map((panel) => [panel, panel || D.title]),
   );
+  by("theory-panel").closest("label").hidden = panels.length < 2;
   by("theory-panel").addEventListener("change", theory);
 }
 function theory() {

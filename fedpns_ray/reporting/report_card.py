@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import html
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -90,6 +89,8 @@ def _data(draws: Counts, drawn: Sequence[Counts], labels: Counts | None) -> tupl
 class Card(NamedTuple):
     header: list[str]
     rows: list[list[str]]
+    better: list[str]
+    """Which values of a column are the better ones: "higher", "lower", or neither."""
 
 
 def report_card(trials: pd.DataFrame, axes: Sequence[str], intervals: bool = True) -> Card:
@@ -104,7 +105,7 @@ def report_card(trials: pd.DataFrame, axes: Sequence[str], intervals: bool = Tru
         first = group.iloc[0]
         cells = [_cell(group[key].astype(float), column, intervals) for column, key in filled.items()]
         rows.append([*(str(first[axis]) for axis in axes), *cells])
-    return Card(header, rows)
+    return Card(header, rows, [*("" for _ in axes), *(column.better for column in filled)])
 
 
 def _final(quantity: Quantity) -> str:
@@ -115,10 +116,12 @@ def _cell(values: pd.Series[float], column: Quantity, intervals: bool) -> str:
     known = values.dropna()
     if known.empty:
         return "-"
-    form = ".2f" if column.scale == 100.0 else ".4g"
+    mean = format(column.scale * known.mean(), ".2f" if column.scale == 100.0 else ".4g")
     half = interval(list(known)) if intervals else None
-    after = f" ± {format(column.scale * half, form)}" if half is not None and np.isfinite(half) else ""
-    return f"{format(column.scale * known.mean(), form)}{after}"
+    if half is None or not np.isfinite(half):
+        return mean
+    digits = len(mean.partition(".")[2]) if "e" not in mean else 0
+    return f"{mean} ± {column.scale * half:.{digits}f}"  # no finer than the mean
 
 
 def card_markdown(card: Card, axes: Sequence[str]) -> str:
@@ -128,18 +131,3 @@ def card_markdown(card: Card, axes: Sequence[str]) -> str:
     lines = [card.header, ["---" if name in axes else "---:" for name in card.header], *card.rows]
     table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
     return f"\n## Selection report card\n\n{table}\n\n{WHAT}\n"
-
-
-def card_section(card: Card) -> str:
-    """The card as a section of the page."""
-    if not card.rows:
-        return ""
-    cell: Callable[[str, str], str] = lambda tag, text: f"<{tag}>{html.escape(text)}</{tag}>"  # noqa: E731
-    head = "".join(cell("th", title) for title in card.header)
-    body = "".join(f"<tr>{''.join(cell('td', text) for text in row)}</tr>" for row in card.rows)
-    return (
-        '<section id="card" aria-labelledby="card-title">\n  <h2 id="card-title">Selection report card</h2>\n'
-        '  <div class="scroll" tabindex="0" role="region" aria-label="Selection report card"><table>'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>\n"
-        f'  <p class="hint">{html.escape(WHAT)}</p>\n</section>\n'
-    )

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from fedpns_ray.core.quantity import Quantity
+from fedpns_ray.reporting.formatting import form_of
 from fedpns_ray.reporting.statistics import Paired, paired
 from fedpns_ray.reporting.tables import Results, final, judged_by
 from fedpns_ray.study.study_file import Study
@@ -39,8 +40,8 @@ def _of_strategies(finals: pd.DataFrame, study: Study, quantity: Quantity) -> st
 
 def _sentence(best: str, other: str, difference: Paired, quantity: Quantity) -> str:
     lower, seeds = quantity.better == "lower", difference.pairs
-    points, half = (quantity.scale * abs(number) for number in (difference.mean, difference.interval))
-    form = ".3g" if lower else ".2f"
+    scale, form = form_of(quantity)  # the table's digits
+    points, half = (scale * abs(number) for number in (difference.mean, difference.interval))
     if seeds < 2:
         what = "of loss below" if lower else "points above"
         return f"{best} is {points:{form}} {what} {other} on one seed: more seeds would tell whether that is chance."
@@ -70,8 +71,12 @@ def _of_settings(rows: pd.DataFrame, study: Study, quantity: Quantity) -> str:
     significant = compared["p"] < LEVEL
     against = ", ".join(str(value) for value in study.baseline.values())
     ahead, behind, what = ("below", "above", "loss") if lower else ("above", "below", "accuracy")
+    up, sure, down = (int(which.sum()) for which in (better, better & significant, ~better & significant))
+    if len(compared) == 1:
+        side, rule = ahead if up else behind, "significantly" if sure or down else "not significantly"
+        return f"One setting has a baseline ({against}) and is {side} it, {rule} (final {what}, paired by seed)."
     return (
-        f"{int(better.sum())} of {len(compared)} settings are {ahead} their baseline ({against}), "
-        f"{int((better & significant).sum())} of them significantly; {int((~better & significant).sum())} are "
-        f"significantly {behind} it (final {what}, paired by seed)."
+        f"{up} of {len(compared)} settings {'is' if up == 1 else 'are'} {ahead} the baseline ({against}), "
+        f"{sure} of them significantly; {down} {'is' if down == 1 else 'are'} significantly {behind} it "
+        f"(final {what}, paired by seed)."
     )

@@ -46,9 +46,10 @@ class Claim(Block):
         return self.better or self.not_worse
 
     def describe(self) -> str:
+        points = f"{self.margin_points:g} point{'' if self.margin_points == 1 else 's'}"
         if self.not_worse:
-            return f"{self.strategy} is not worse than {self.than} by {self.margin_points:g} points or more"
-        margin = f" by more than {self.margin_points:g} points" if self.margin_points else ""
+            return f"{self.strategy} is not worse than {self.than} by {points} or more"
+        margin = f" by more than {points}" if self.margin_points else ""
         return f"{self.strategy} is better than {self.than}{margin}"
 
 

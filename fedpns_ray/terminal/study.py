@@ -168,7 +168,7 @@ def _print_card(results: Any) -> None:
     from fedpns_ray.reporting.report_card import report_card
 
     axes = list(results.study.axes)
-    header, rows = report_card(results.trials, axes, intervals=False)
+    header, rows, _ = report_card(results.trials, axes, intervals=False)
     if not rows:
         return
     grid = Table(title="whom the selection drew, and what drawing cost: means over seeds", title_justify="left")

@@ -15,7 +15,8 @@ EXAMPLES = """examples:
   fedpns verify runs/fig3 --sample 10 --seed 1     ten others
   fedpns verify runs/first --in-process            a single run, in this process
 
-On other hardware, or with other versions, the last bits differ: final accuracies must then agree within 1 point.
+On other hardware, or with other versions, the last bits differ: final accuracies must then agree within 1 point (where
+there are none, the last losses within 1 %).
 Exit code 0: all trials hold, 1: some do not.
 """
 

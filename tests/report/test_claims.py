@@ -7,6 +7,7 @@ import pytest
 from fedpns_ray import InputError
 from fedpns_ray.reporting.judgement import judged, table_of
 from fedpns_ray.reporting.tables import Results
+from fedpns_ray.study.claims_block import Claim
 from fedpns_ray.study.study_file import read_study
 from fedpns_ray.terminal.command_line import main
 
@@ -72,6 +73,12 @@ def test_kept_as_computed_by_hand(tmp_path):
 def test_verdicts(tmp_path, claim, points, verdict):
     (one,) = judged(results_of(study_of(tmp_path, [claim]), {0.5: points}))
     assert one.verdict == verdict and str(one).startswith(verdict)
+
+
+@pytest.mark.parametrize("margin, said", [(1, "1 point"), (0.5, "0.5 points")])
+def test_a_margin_in_words(margin, said):
+    assert Claim(better="a", than="b", margin_points=margin).describe() == f"a is better than b by more than {said}"
+    assert Claim(not_worse="a", than="b", margin_points=margin).describe() == f"a is not worse than b by {said} or more"
 
 
 def test_the_number_of_seeds_that_would_decide(tmp_path):

@@ -1,12 +1,17 @@
 """Figures for papers: which there are, as PDF with real text and as PNG."""
 
 import re
+import shutil
 import zlib
 
 import pytest
+from matplotlib.container import ErrorbarContainer
 
 from fedpns_ray import Experiment, run
+from fedpns_ray.reporting.collecting import gather
+from fedpns_ray.reporting.figures import rounds_to_target
 from fedpns_ray.reporting.published import figures, triples
+from fedpns_ray.reporting.tables import table
 from fedpns_ray.terminal.command_line import main
 
 
@@ -25,6 +30,22 @@ def test_any_study_gets_figures_with_vector_text(study_folder, tmp_path):
         streams = re.findall(rb"stream\r?\n(.*?)endstream", content, re.DOTALL)
         assert not any(b"/Subtype /Image" in stream for stream in streams)
         assert any(b"BT" in zlib.decompress(stream) for stream in streams if stream[:1] == b"x")
+
+
+def test_bars_have_the_intervals_of_the_table_and_say_how_many_seeds_arrived(study_folder, tmp_path):
+    shutil.copytree(study_folder, tmp_path / "s")
+    trials = gather([study_folder]).results.trials
+    second = sorted(trials.groupby("setting")["best_accuracy"].get_group(trials["setting"].iloc[0]))[-2]
+    text = (tmp_path / "s" / "study.yaml").read_text()
+    (tmp_path / "s" / "study.yaml").write_text(text.replace("targets: [0.1, 0.2]", f"targets: [{second!r}]"))
+    found = gather([tmp_path / "s"])
+    rows = table(found.results, found.trials)
+    reached, half = rows[f"reached_{second:g}"], rows[f"rounds_to_{second:g}_interval"].astype(float)
+    assert 2 in set(reached) and half.notna().any()
+    (axis,) = rounds_to_target(found).axes
+    bars = [one for one in axis.containers if isinstance(one, ErrorbarContainer)]
+    assert len(bars) == half.notna().sum()
+    assert sorted(one.get_text() for one in axis.texts) == sorted(f"{count}/3" for count in reached if count < 3)
 
 
 def test_alpha_and_beta_get_a_map(tmp_path):

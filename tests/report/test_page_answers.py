@@ -9,13 +9,14 @@ import urllib.parse
 import numpy as np
 import pytest
 
-from fedpns_ray import load
+from fedpns_ray import Experiment, load, run
 from fedpns_ray.records.storage import Storage
 from fedpns_ray.reporting.collecting import gather
 from fedpns_ray.reporting.formatting import formatted
 from fedpns_ray.reporting.page import page_data
 from fedpns_ray.reporting.palette import ORDER, looks
 from fedpns_ray.reporting.ranking import best, ranked
+from fedpns_ray.reporting.report_card import report_card
 from fedpns_ray.reporting.tables import table
 from fedpns_ray.terminal.command_line import main
 from tests.report.test_page import browse, cells, choose, complaints, until
@@ -87,8 +88,8 @@ def test_who_draws_whom_is_the_mean_over_seeds_of_every_strategy(opened, study_f
 
 
 def test_every_colour_of_a_fate_has_a_name(opened):
-    for run, strategy in ((0, "fedpns"), (3, "fedavg")):
-        choose(opened, "run", str(run))
+    for which, strategy in ((0, "fedpns"), (3, "fedavg")):
+        choose(opened, "run", str(which))
         choose(opened, "shade", "fates")
         heat = opened.execute_script("return document.getElementById('heat').data[0]")
         assert len(heat["colorbar"]["ticktext"]) == len(set(np.array(heat["z"]).ravel())) == len(heat["colorscale"]) / 2
@@ -135,6 +136,14 @@ def test_bands_stay_within_what_is_possible(opened):
         assert bands and min(bands) >= 0 and (quantity != "test_accuracy" or max(bands) <= 100)
 
 
+def test_every_control_has_a_name(opened):
+    browse(opened)
+    nameless = """return [...document.querySelectorAll('select, input, button')].filter((control) =>
+        !(control.labels && control.labels.length) && !control.textContent.trim()
+        && !control.getAttribute('aria-label')).length"""
+    assert opened.execute_script(nameless) == 0
+
+
 # --- take it away ----------------------------------------------------------------------------------------------------
 
 
@@ -152,7 +161,11 @@ def test_every_plot_has_a_name_its_data_and_its_files(opened, tmp_path):
         until(opened, f"return window.saved.length > {button}")
     (png, image), (svg, drawing), (name, content) = opened.execute_script("return window.saved")
     assert base64.b64decode(image.partition(",")[2])[:4] == b"\x89PNG" and png.endswith(".png")
-    assert "<svg" in urllib.parse.unquote(drawing) and svg.endswith(".svg")
+    drawing = urllib.parse.unquote(drawing)
+    assert "<svg" in drawing and svg.endswith(".svg")
+    for said in ("test accuracy (%) over round", "fedpns, mean of 3", "fedavg, mean of 3"):  # it stands alone
+        assert said in drawing
+    assert "rgb(255, 255, 255)" in drawing  # dark mode's light letters would vanish on white paper
     assert name == "test-accuracy-over-round-sigma-0-25.csv"
     header, *rows = csv.reader(io.StringIO(urllib.parse.unquote(content.partition(",")[2])))
     assert header[:3] == ["round", "fedpns, mean of 3", "fedpns, mean of 3, ± 95 %"] and len(rows) == 8
@@ -161,7 +174,23 @@ def test_every_plot_has_a_name_its_data_and_its_files(opened, tmp_path):
     opened.execute_script(f"{chart}.nextElementSibling.querySelector('summary').click()")
     read = f"return [...{chart}.nextElementSibling.querySelectorAll('tbody tr')].map((r) => r.cells[1].textContent)"
     assert [float(text) for text in until(opened, read)] == shown
+    of_a_map = opened.execute_script("return dataOf(document.querySelector('#columns .chart'), 'node').header")
+    assert of_a_map == ["node \\ round", *range(1, 9)]
     assert complaints(opened) == []
+
+
+def test_the_report_card_can_be_sorted_and_taken_away(opened, study_folder):
+    trials = gather([study_folder]).results.trials
+    header, rows, better = report_card(trials, ["sigma", "strategy"])
+    column = header.index("Gini index of draws")
+    assert better[column] == "lower"
+    title = header[column]
+    button = next(b for b in opened.find_elements("css selector", "#card-table th button") if b.text == title)
+    button.send_keys("\n")
+    shown = cells(opened, "card-table", header[column])
+    assert shown == sorted((row[column] for row in rows), key=lambda text: float(text.split()[0]))
+    buttons = opened.find_elements("css selector", "#card .take button")
+    assert [button.text for button in buttons] == ["CSV", "Copy Markdown", "Copy LaTeX"]
 
 
 def test_tables_as_csv_markdown_and_latex(opened):
@@ -207,6 +236,15 @@ def test_a_link_restores_the_view(opened, study_page):
     opened.get(f"{study_page.as_uri()}#view?quantity=nothing&hide=nobody&sort+table=1+none&filter-sigma=9")
     until(opened, "return document.documentElement.dataset.ready === 'true'")
     assert len(cells(opened, "table", "strategy")) == 4 and complaints(opened) == []
+
+
+def test_a_first_click_on_a_loss_sorts_the_lowest_first(tmp_path):
+    lines = Experiment(dataset="tests.small_data:Lines", nodes=4, fraction=0.5, rounds=1)
+    for name in ("fedpns", "fedavg"):
+        run(lines.but(strategy=name), tmp_path / name, progress=False)
+    shown = page_data(gather([tmp_path]), "")["table"]
+    better = dict(zip(shown["header"], shown["better"], strict=True))
+    assert better["final loss"] == better["minus fedavg"] == "lower" and better["seeds"] == "higher"
 
 
 def test_a_study_in_one_setting_says_which_strategy_wins(study_folder, tmp_path):

@@ -41,17 +41,19 @@ def test_one_seed():
 def test_a_regression_is_judged_by_its_loss():
     finals = {"fedpns": [0.010, 0.012, 0.011], "fedavg": [0.020, 0.021, 0.022]}
     said = judged(finals, column="final_loss")
-    assert said.startswith("fedpns beats fedavg by 0.01 ± 0.00248 of final loss over 3 seeds: significant")
+    assert said.startswith("fedpns beats fedavg by 0.0100 ± 0.0025 of final loss over 3 seeds: significant")
     said = judged({name: values[:1] for name, values in finals.items()}, column="final_loss")
-    assert said.startswith("fedpns is 0.01 of loss below fedavg on one seed")
+    assert said.startswith("fedpns is 0.0100 of loss below fedavg on one seed")
     rows = pd.DataFrame({"pairs": [3, 3], "difference": [-0.1, 0.2], "p": [0.001, 0.5]})
     study = comparison(SETTINGS, ("fedpns", "fedavg"), range(1, 4))
     done = pd.DataFrame(
         {"status": ["done"], "final_accuracy": [None], "final_loss": [0.5], "strategy": ["fedpns"], "seed": [1]}
     )
     said = verdict(Results(study, done, pd.DataFrame()), rows)
-    assert said.startswith("1 of 2 settings are below their baseline (fedavg), 1 of them significantly; 0 are")
+    assert said.startswith("1 of 2 settings is below the baseline (fedavg), 1 of them significantly; 0 are")
     assert said.endswith("significantly above it (final loss, paired by seed).")
+    said = verdict(Results(study, done, pd.DataFrame()), rows[:1])
+    assert said == "One setting has a baseline (fedavg) and is below it, significantly (final loss, paired by seed)."
 
 
 def test_the_best_of_many_against_the_baseline():

@@ -57,7 +57,7 @@ def test_a_changed_bit_version_and_setting_are_each_found_and_named(study, tmp_p
     said = dict(line.split(": ", 1) for line in lines)
     assert said[bit.name].startswith(f"not the same: in round 2 gradient_norms differs (node {node}: ")
     assert "none is known" in said[bit.name]
-    assert said[version.name].startswith("final accuracies are 0.00 points apart, within the tolerance of 1 points")
+    assert said[version.name].startswith("final accuracies are 0.00 points apart, within the tolerance of 1.00 points")
     assert "in round 3 train_loss differs (0.25 and" in said[version.name]
     assert "Likely reason: torch is 2.12.0 in the first, 2." in said[version.name]
     assert said[setting.name].startswith("not what study.yaml describes: lr is 0.02 in config.yaml, 0.01 there; ")
@@ -80,6 +80,22 @@ def test_made_elsewhere_it_is_held_to_a_tolerance(tmp_path, off, holds, words):
     (folder / "schema.json").write_text(json.dumps(schema))
     (found,) = verify(folder)
     assert found.holds is holds and words in str(found) and "cpu is another (AVX2) in the first" in str(found)
+
+
+@pytest.mark.parametrize("factor, holds", [(1.004, True), (1.1, False)])
+def test_a_regression_made_elsewhere_is_held_to_its_loss(tmp_path, factor, holds):
+    folder = tmp_path / "r"
+    run(Experiment(dataset="tests.small_data:Lines", nodes=4, fraction=0.5, rounds=2, lr=0.1), folder, progress=False)
+    rewritten(folder, lambda records: records[0].update(train_loss=0.25))
+    summary = RunFolder(folder).summary()
+    summary["last_loss"] /= factor
+    (folder / "summary.json").write_bytes(to_content(summary))
+    schema = json.loads((folder / "schema.json").read_text())
+    schema["made_with"]["torch"] = "2.12.0"
+    (folder / "schema.json").write_text(json.dumps(schema))
+    (found,) = verify(folder)
+    assert found.holds is holds and f"last losses are {100 * (factor - 1):.2f} % apart, " in str(found)
+    assert ("within" if holds else "beyond") + " the tolerance of 1.00 %" in str(found)
 
 
 def test_bad_input_is_one_line(study, tmp_path, capsys):
