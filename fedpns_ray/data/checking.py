@@ -53,7 +53,7 @@ def _refuse_odd_numbers(samples: Samples) -> None:
         raise Misfit("classes", f"is {samples.classes!r}", f"it must be a whole number from 1 to {MOST_CLASSES:,}")
     for name, least in (("mean", -np.inf), ("deviation", 0)):
         value = getattr(samples, name)
-        if not isinstance(value, Real) or not least < value < np.inf:
+        if not isinstance(value, Real) or not least < float(value) < np.inf:
             raise Misfit(name, f"is {value!r}", f"it must be a finite number{' above 0' if least == 0 else ''}")
 
 
