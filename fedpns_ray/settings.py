@@ -168,7 +168,8 @@ def checked_parameters(
 def _unknown(key: str, value: Any, fields: Mapping[str, Any], names: Collection[str]) -> InputError:
     known = known_parameters()
     if key not in known:
-        words = [name for name in (*names, *known) if name != "parameters"]
+        mine = parameters_of(fields)  # among them those of the user's own parts
+        words = list(dict.fromkeys(name for name in (*names, *mine, *known) if name != "parameters"))
         return InputError(key, problem=f"unknown key (value {shown(value)})", hint=suggestion(key, words))
     takers: dict[str, list[str]] = {}
     for it in known[key]:

@@ -12,16 +12,20 @@ from fedpns_ray.third_party import offers
 FLAGS = ["--nodes", "10", "--rounds", "2", "--epochs", "1", "--samples-per-node", "40", "--in-process", "--out", "r"]
 
 
-@pytest.mark.parametrize("kind", ["strategy", "dataset", "model"])
-def test_what_is_written_works(kind, tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "flags"), [("strategy", ["--stride", "3"]), ("dataset", ["--distance=1.5"]), ("model", [])]
+)
+def test_what_is_written_works(kind, flags, tmp_path):
     def do(*words):
         return subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120)
 
     fedpns = [sys.executable, "-m", "fedpns_ray"]
     made = do(*fedpns, "new", kind, "night-shift")
     assert made.returncode == 0 and "night_shift.py, test_night_shift.py" in made.stdout, made
-    ran = do(*fedpns, "run", f"--{kind}", "night_shift:NightShift", *FLAGS)
+    ran = do(*fedpns, "run", f"--{kind}", "night_shift:NightShift", *flags, *FLAGS)
     assert ran.returncode == 0, ran.stderr
+    settings = (tmp_path / "r" / "config.yaml").read_text()
+    assert all(flag.lstrip("-").replace("=", " ").split()[0] in settings for flag in flags[:1])
     tested = do(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_night_shift.py")
     assert tested.returncode == 0 and "1 passed" in tested.stdout, tested.stdout
     again = do(*fedpns, "new", kind, "night-shift")
@@ -73,6 +77,21 @@ def test_an_installed_package_offers_parts(tides, capsys):
     assert Experiment(**e.settings()) == e
     assert Experiment(selection="random").selection == "random"  # built in: not to be replaced
     assert Experiment(metrics="macro-f1, ebb").metrics == "macro-f1,tides:Ebb"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--strategy", "tides:Tidal", "--mon", "3"], "mon: unknown key (value '3'); did you mean moon?"),
+        (["--selection=tidal", "--moon", "x"], "moon: 'x' is not allowed; it must be a whole number"),
+        (["--selection", "tidal", "--moon=-1x"], "moon: '-1x' is not allowed"),
+        (["--selection", "tidal", "--moon"], "unrecognized arguments: --moon"),
+        (["--strategy", "fedpns", "--moon", "3"], "unrecognized arguments: --moon"),
+    ],
+)
+def test_parameters_of_ones_own_parts_are_flags(tides, words, said, capsys):
+    assert main(["run", "--in-process", *words]) == 2
+    assert capsys.readouterr().err.startswith(f"fedpns: {said}")
 
 
 def test_nobody_offers_it():

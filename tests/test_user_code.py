@@ -1,13 +1,17 @@
 """A mistake in the user's own part: their file and line in one line, wherever the part ran."""
 
 import sys
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from fedpns_ray import Experiment, InputError, run
+from fedpns_ray.core.availability import Availability
 from fedpns_ray.core.compression import Compression
 from fedpns_ray.core.metrics import Metric
 from fedpns_ray.core.optimizers import Optimizer
+from fedpns_ray.core.quantity import Quantity
 from fedpns_ray.data import Dataset, Partition
 from fedpns_ray.errors import UserCodeError
 from fedpns_ray.registry import PARTS
@@ -45,6 +49,7 @@ BASES = {
     "partition": (Partition, "spread"),
     "optimizer": (Optimizer, "start"),
     "compression": (Compression, "encode"),
+    "availability": (Availability, "timetable"),
     "metrics": (Metric, "measure"),
 }
 
@@ -56,6 +61,62 @@ def test_a_part_that_lacks_its_method_is_refused_by_name(kind, monkeypatch):
     monkeypatch.setattr(sys.modules[__name__], "Bare", part, raising=False)
     with pytest.raises(InputError, match=rf"^{kind}: tests.test_user_code:Bare has no method {method}$"):
         Experiment(**SMALL, **{kind: f"{__name__}:Bare"}).build_metrics()
+
+
+class Stepless(Optimizer):
+    name = "stepless"
+    step: str = "none"
+
+    def start(self, weights, lr):
+        return None if self.step == "none" else lambda: weights
+
+
+class Silent(Aggregation):
+    name = "silent"
+
+    def combine(self, weights, updates, check_loss):
+        return None
+
+
+class Wordy(Metric):
+    name = "wordy"
+    quantities = (Quantity("mood", "mood"),)
+
+    def measure(self, confusion):
+        return {"mood": "good"}
+
+
+class Timeless(Availability):
+    name = "timeless"
+    answer: int = 0
+
+    def timetable(self, nodes, seed, labels):
+        return SimpleNamespace(next_rounds=lambda round: np.full(nodes.count - 3 * self.answer, self.answer))
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"optimizer": Stepless}, r"in start: it must return a function of a gradient \(None is not a callable"),
+        ({"optimizer": Stepless, "step": "of nothing"}, "in start: it must return a function of a gradient"),
+        ({"aggregation": Silent}, "in combine: it returned None; it must return an Outcome"),
+        ({"metrics": f"{__name__}:Wordy"}, "in measure: the metric returned 'good' for mood; it must be a number"),
+        ({"availability": Timeless}, r"in timetable: its next_rounds\(1\) returned .*; it must .* of 10 nodes"),
+        ({"availability": Timeless, "answer": 1}, r"next_rounds\(1\) returned array\(\[1, 1, 1, 1, 1, 1, 1\]\); it"),
+    ],
+)
+def test_what_a_method_returns_is_looked_at(settings, problem):
+    with pytest.raises(UserCodeError, match=problem) as caught:
+        run(Experiment(**SMALL, **settings))
+    assert str(caught.value).startswith(f"{__file__}, line ") and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("base", [Optimizer, Dataset, Metric, Selection])
+def test_a_part_with_a_constructor_is_refused_with_what_to_do(base):
+    with pytest.raises(TypeError, match="a part has no __init__; its fields are its parameters"):
+        type(base)("Made", (base,), {"__module__": __name__, "name": "made", "__init__": lambda self, path: None})
+    with pytest.raises(TypeError, match="the quantities of Made must be of the type"):
+        type(base)("Made", (base,), {"__module__": __name__, "name": "made", "quantities": ("mood",)})
 
 
 def test_what_needs_no_method_of_its_own_has_them_all():

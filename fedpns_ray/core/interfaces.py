@@ -113,6 +113,14 @@ class Part(BaseModel):
     required: ClassVar[tuple[str, ...]] = ()
     """The methods without which a part of this kind is none."""
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Refuse what only a constructor's caller could use: parts are made from settings, by the names of fields."""
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls):
+            raise TypeError("a part has no __init__; its fields are its parameters, and begin() prepares its state")
+        if not all(isinstance(quantity, Quantity) for quantity in vars(cls).get("quantities", ())):
+            raise TypeError(f"the quantities of {cls.__name__} must be of the type fedpns_ray.core.quantity.Quantity")
+
     @classmethod
     def missing(cls) -> str:
         """The first required method that the part does not have; empty if it has all of them."""

@@ -338,6 +338,8 @@ def known_nodes(
 
 
 def _refuse_misshapen(strategy: Strategy, outcome: Outcome, weights: Vector) -> None:
+    if not isinstance(outcome, Outcome):
+        raise refused(strategy.aggregation.combine, f"it returned {outcome!r:.100}; it must return an Outcome")
     if outcome.weights.shape != weights.shape:
         problem = f"the model has the shape {outcome.weights.shape}; it must be {weights.shape}"
         raise refused(strategy.aggregation.combine, problem)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ def checked_samples(samples: Samples, field: str, value: object) -> Samples:
 
     find_task(samples.task)  # refused if it is unknown
     try:
+        _refuse_odd_numbers(samples)
         train_x, test_x = (_features(name, getattr(samples, name)) for name in ("train_x", "test_x"))
         if (train_x.dtype, train_x.shape[1:]) != (test_x.dtype, test_x.shape[1:]):
             raise Misfit("test_x", f"has samples of {_kind(test_x)}, and those of train_x are {_kind(train_x)}")
@@ -43,6 +45,16 @@ def count_classes(*labels: Any) -> int:
         arrays = [np.asarray(y) for y in labels]
         largest = [y.max() for y in arrays if y.dtype.kind in "iuf" and y.size]
         return 1 + int(max((min(y, MOST_CLASSES - 1) for y in largest if y >= 0), default=0))
+
+
+def _refuse_odd_numbers(samples: Samples) -> None:
+    """What is no array: the number of classes, which sizes the model, and how images are scaled."""
+    if not isinstance(samples.classes, (int, np.integer)) or not 1 <= samples.classes <= MOST_CLASSES:
+        raise Misfit("classes", f"is {samples.classes!r}", f"it must be a whole number from 1 to {MOST_CLASSES:,}")
+    for name, least in (("mean", -np.inf), ("deviation", 0)):
+        value = getattr(samples, name)
+        if not isinstance(value, Real) or not least < float(value) < np.inf:
+            raise Misfit(name, f"is {value!r}", f"it must be a finite number{' above 0' if least == 0 else ''}")
 
 
 class Misfit(ValueError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,10 +12,10 @@ import numpy as np
 from fedpns_ray.core.interfaces import Nodes
 from fedpns_ray.core.metrics.metric import MOST_CLASSES, TEST_SET
 from fedpns_ray.core.run import known_nodes
-from fedpns_ray.core.user_code import blamed_on
+from fedpns_ray.core.user_code import blamed_on, refused
 from fedpns_ray.data.interfaces import MOST_HELD
 from fedpns_ray.data.population import GeneratedPopulation, Population
-from fedpns_ray.errors import InputError, Shown
+from fedpns_ray.errors import InputError, Shown, one_line
 
 if TYPE_CHECKING:
     from torch import nn
@@ -49,6 +50,7 @@ def check_fits(experiment: Experiment, population: Population) -> None:
         refuse_unvectorisable(experiment.model, FlatModel(module, loss=fit.task.loss), samples.shape, fit)
     _refuse_unmeasurable(experiment, population)
     _refuse_single_samples(experiment, population, module, fit)
+    _refuse_stepless(experiment, sum(map(math.prod, tensors)))
     with blamed_on(experiment.user_packages):
         nodes = known_nodes(experiment, population.sizes, population.iid, tensors, buffers, last_layer(module))
         experiment.build_strategy().begin(with_timetable(nodes, experiment, population))
@@ -62,7 +64,32 @@ def with_timetable(nodes: Nodes, experiment: Experiment, population: Population)
             problem = "needs the labels of every node, which these data do not have"
             raise InputError("coupling", Shown("by-label"), problem=problem)
         labels = population.histogram.argmax(axis=1)
-    return replace(nodes, timetable=availability.timetable(nodes, experiment.seed, labels))
+    timetable = availability.timetable(nodes, experiment.seed, labels)
+    if timetable is not None:
+        first = np.asarray(timetable.next_rounds(1))
+        if first.shape != (nodes.count,) or first.dtype.kind != "i" or first.min() < 1:
+            problem = f"its next_rounds(1) returned {one_line(repr(first))}"
+            wanted = f"it must return a whole number of 1 or more for each of {nodes.count} nodes"
+            raise refused(availability.timetable, f"{problem}; {wanted}")
+    return replace(nodes, timetable=timetable)
+
+
+def _refuse_stepless(experiment: Experiment, parameters: int) -> None:
+    """An optimiser of the user's whose `start` returns no function of a gradient."""
+    if ":" not in experiment.optimizer:
+        return
+    import torch
+
+    optimizer = experiment.build_optimizer()
+    with blamed_on(experiment.user_packages):
+        step, gradient = optimizer.start(torch.zeros(parameters), experiment.lr_at(1)), torch.zeros(parameters)
+    try:
+        inspect.signature(step).bind(gradient)
+    except TypeError as error:
+        problem = f"it must return a function of a gradient ({one_line(error)})"
+        raise refused(optimizer.start, problem) from None
+    except ValueError:  # a function of C has no signature to look at
+        return
 
 
 def _refuse_unmeasurable(experiment: Experiment, population: Population) -> None:

@@ -29,6 +29,9 @@ class Parser(argparse.ArgumentParser):
     explain: Callable[[argparse.Namespace], None] | None = None
     """Writes the help of flags that depend on each other; called with all flags when help is requested."""
 
+    adopt: Callable[[Sequence[str]], list[str]] | None = None
+    """Rewrites the words before they are parsed, where flags are not known from the beginning."""
+
     _words: Sequence[str] = ()
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -38,6 +41,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """All arguments, or an error of this very parser: argparse would leave it to the one at the top."""
         words = list(sys.argv[1:] if args is None else args)
+        words = self.adopt(words) if self.adopt else words
         self._words = [word for word in words if word not in HELP]
         options, unknown = super().parse_known_args(words, namespace)
         if unknown:

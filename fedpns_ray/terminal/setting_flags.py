@@ -6,6 +6,7 @@ Every parameter of every part is a flag; the help lists those of the chosen stra
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from fedpns_ray.registry import PARTS, Parameter, known_parameters, parameters_o
 from fedpns_ray.settings import CHOICES, Settings, completed, defaults_of, listed, overridden
 from fedpns_ray.terminal.flags import pairs
 from fedpns_ray.terminal.parser import Parser
+from fedpns_ray.third_party import offers
 from fedpns_ray.yaml_file import read_yaml
 
 SECTIONS = {
@@ -76,6 +78,26 @@ class SettingFlags:
                 actions[key] = _add(group, key, metavar(first.field, first.part.model_fields[first.field]))
             self.parameters[section] = group, actions
 
+    def adopt(self, words: Sequence[str]) -> list[str]:
+        """`--stride 3` as `--set stride=3` where a part is named that nobody here knows the parameters of.
+
+        A part of the user's own is not imported to parse a command; a key that it does not have is refused later.
+        """
+        if not any(_is_foreign(name) for word in words for name in listed(word.rpartition("=")[2])):
+            return list(words)
+        found, rest = [], list(words)
+        while rest:
+            word = rest.pop(0)
+            flag, equals, value = word.partition("=")
+            if flag[:2] == "--" and flag != "--" and flag not in self.parser._option_string_actions:
+                if not equals and rest and not rest[0].startswith("--"):
+                    equals, value = "=", rest.pop(0)
+                if equals:
+                    found += ["--set", f"{flag[2:]}={value}"]
+                    continue
+            found.append(word)
+        return found
+
     def explain(self, options: argparse.Namespace) -> None:
         """Write the help of every flag, for the parts that the flags and the file choose."""
         given = settings(options, importing=False)
@@ -114,7 +136,7 @@ def add_settings(
     flags = SettingFlags(parser, parser.epilog or "")
     for section in sections:
         flags.add(section, without)
-    parser.explain = flags.explain
+    parser.explain, parser.adopt = flags.explain, flags.adopt
 
 
 def settings(options: argparse.Namespace, importing: bool = True) -> Settings:
@@ -123,6 +145,11 @@ def settings(options: argparse.Namespace, importing: bool = True) -> Settings:
     given = {key: value for key, value in flags.items() if value is not None}
     given |= pairs(options.set, "set")
     return overridden(read_yaml(options.config) if options.config else {}, given, importing)
+
+
+def _is_foreign(name: str) -> bool:
+    """Whether this is an import path, or what an installed package offers."""
+    return bool(re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name)) or any(name == offer.name for offer in offers())
 
 
 def metavar(name: str, info: FieldInfo) -> str:

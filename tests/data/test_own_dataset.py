@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from fedpns_ray import Experiment, InputError
 from fedpns_ray.data import Dataset, Samples, build_population
@@ -29,6 +30,10 @@ class Wrong(Dataset):
             x[3, 1] = np.nan
         if self.how == "type":
             return x, y
+        if self.how.startswith("classes "):
+            return Samples(x, y, x, y, classes=yaml.safe_load(self.how.removeprefix("classes ")))
+        if self.how.startswith("deviation "):
+            return Samples(x, y, x, y, deviation=float(self.how.removeprefix("deviation ")), classes=3)
         return Samples(x, y, x, y, classes=2 if self.how == "label" else 3)
 
 
@@ -44,6 +49,12 @@ def here(monkeypatch):
         ("nan", r"cannot be used: train_x holds 1 value that is not finite as float32, the first at \[3, 1\]"),
         ("type", "cannot be used: load.. returned an object of type tuple; it must return fedpns_ray.data.Samples"),
         ("raises", r"OSError: the disk is on fire"),
+        ("classes 0", "cannot be used: classes is 0; it must be a whole number from 1 to 100,000"),
+        ("classes 2.5", "cannot be used: classes is 2.5; it must be a whole number"),
+        ("classes null", "cannot be used: classes is None; it must be a whole number"),
+        ("classes 1000000000", "cannot be used: classes is 1000000000; it must be"),  # not out of memory
+        ("deviation 0", "cannot be used: deviation is 0.0; it must be a finite number above 0"),
+        ("deviation nan", "cannot be used: deviation is nan; it must be a finite number above 0"),
     ],
 )
 def test_what_load_returns_is_checked(how, problem):

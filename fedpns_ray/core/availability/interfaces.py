@@ -7,7 +7,7 @@ is `drop_probability`.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,8 @@ Labels = NDArray[np.int64] | None
 
 class Availability(Part):
     """When nodes can be drawn. The part holds parameters only."""
+
+    required: ClassVar[tuple[str, ...]] = ("timetable",)
 
     @property
     def needs_labels(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -64,8 +65,16 @@ def measured(metrics: Iterable[Metric], seen: Mapping[str, Any]) -> dict[str, An
         if not isinstance(own, dict) or set(own) != declared:
             wanted = f"it must return a dict with the keys {', '.join(sorted(declared))}"
             raise refused(metric.measure, f"the metric returned {own!r:.100}; {wanted}")
+        if odd := next((key for key in own if not _is_recordable(own[key])), ""):
+            wanted = "it must be a number, a list of numbers, or None"
+            raise refused(metric.measure, f"the metric returned {own[odd]!r:.100} for {odd}; {wanted}")
         found |= own
     return found
+
+
+def _is_recordable(value: Any) -> bool:
+    numbers = value if isinstance(value, (list, tuple)) else [value]
+    return all(number is None or isinstance(number, Real) for number in numbers)
 
 
 def confusion_of(labels: NDArray[np.int64], predicted: NDArray[np.int64], classes: int) -> Confusion:
