@@ -54,4 +54,5 @@ class MachineWait:
             )
         if now - self._said > SAID_EVERY:
             self._said = now
-            logger.info("no trial runs yet: workers are starting, or others use the machines; %.0f of %.0f s", waited, FREED_WITHIN)
+            why = "workers are starting, or others use the machines"
+            logger.info("no trial runs yet: %s; %.0f of %.0f s", why, waited, FREED_WITHIN)
