@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from fedpns_ray import Experiment, run
+from fedpns_ray.data import build_population
 from fedpns_ray.records.labels import read_labels
 from fedpns_ray.records.storage import Storage
 from fedpns_ray.reporting.report_card import COLUMNS, card, gini, jain
@@ -56,6 +57,21 @@ def test_the_card_of_a_run(tmp_path):
     assert one["draws_jain"] == jain(np.array(draws)) and set(one) == {column.key for column in COLUMNS}
     unfinished = replace(found, summary=None)
     assert set(card(unfinished).values()) == {None} == set(card(None).values())
+
+
+def test_draws_of_nodes_with_wrong_labels(tmp_path):
+    """Which nodes those are is known from the seed; a run without any says nothing."""
+    settings = {"nodes": 10, "fraction": 0.3, "samples_per_node": 30, "epochs": 1, "rounds": 5}
+    e = Experiment(noisy_nodes=0.4, label_noise=0.5, **settings)
+    run(e, tmp_path / "noisy")
+    run(Experiment(**settings), tmp_path / "clean")
+    noisy, clean = read_runs(Storage(tmp_path), ["noisy", "clean"])
+    wrong, right = build_population(e), build_population(Experiment(**settings))
+    marked = {node for node in range(10) if not np.array_equal(wrong.own(node)[1], right.own(node)[1])}
+    draws = [node for record in noisy.records for node in record.drawn]
+    assert len(marked) == 4 and 0 < card(noisy)["drawn_noisy_share"] < 1
+    assert card(noisy)["drawn_noisy_share"] == pytest.approx(sum(node in marked for node in draws) / len(draws))
+    assert card(clean)["drawn_noisy_share"] is None
 
 
 class Slow(RandomSelection):
