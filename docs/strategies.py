@@ -1,12 +1,10 @@
 """Write what can be generated into docs/strategies.md and docs/strategies/*.md: python docs/strategies.py
 
-    python docs/strategies.py --study runs/zoo      draws docs/strategies/zoo.png from the runs of a study, and ends
-
-Everything between <!-- generated --> and <!-- end --> is replaced: parameters, costs, conformance, differences. The
-rest of a page is written by hand; a page that does not exist yet begins as a template.
+Everything between <!-- generated --> and <!-- end --> is replaced: parameters, costs, conformance, differences, and the
+strategy's rows in the tables of docs/zoo.md. The rest of a page is written by hand; a page that does not exist yet
+begins as a template.
 """
 
-import argparse
 import importlib
 import json
 import sys
@@ -42,6 +40,7 @@ What the difference costs.
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
 
+from docs import zoo  # noqa: E402
 from fedpns_ray.conformance.findings import Finding, findings  # noqa: E402
 from fedpns_ray.conformance.world import Game, World, begun  # noqa: E402
 from fedpns_ray.core.interfaces import Part  # noqa: E402
@@ -133,6 +132,8 @@ def block(name: str) -> str:
         "Conformance": conformance(name),
         "Differences from the released code or the paper": differences,
     }
+    if side_by_side := zoo.of_strategy(name):
+        sections["Side by side"] = ["From [all strategies side by side](../zoo.md).", "", *side_by_side]
     return "\n\n".join(f"## {title}\n\n" + "\n".join(lines) for title, lines in sections.items())
 
 
@@ -169,22 +170,6 @@ def documents() -> dict[Path, str]:
     return found
 
 
-def picture(folder: Path) -> Path:
-    """The picture of a study, named as its folder: a panel per strategy, the baseline and all others behind it."""
-    from fedpns_ray.reporting.collecting import gather
-    from fedpns_ray.reporting.curves import plot_study
-
-    place = PAGES / f"{folder.resolve().name}.png"
-    place.write_bytes(plot_study(gather([folder]).results))
-    return place
-
-
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Write what can be generated into the pages of the strategies.")
-    parser.add_argument("--study", type=Path, metavar="DIR", help="draw the picture of this study instead")
-    options = parser.parse_args()
-    if options.study:
-        print(f"written: {picture(options.study)}")
-    else:
-        for page, content in documents().items():
-            page.write_text(content)
+    for place, content in documents().items():
+        place.write_text(content)

@@ -77,3 +77,27 @@ def test_it_runs_in_an_empty_folder_and_an_empty_home(installed, tmp_path):
     short = ("--nodes", "5", "--samples-per-node", "20", "--epochs", "1", "--rounds", "3", "--out", "r", "--json")
     summary = json.loads(call("fedpns", "run", "--in-process", *short, cwd=tmp_path, **home))
     assert summary["rounds"] == 3 and summary["versions"]["fedpns-ray"] == __version__
+
+
+OWN = """
+from fedpns_ray.core.interfaces import Selection
+
+
+class Mine(Selection):
+    name = "mine"
+
+    def begin(self, nodes):
+        self._size = nodes.per_round
+
+    def draw(self, rng, probe):
+        there = probe.available
+        return rng.choice(there, min(self._size, len(there)), replace=False).tolist()
+"""
+
+
+def test_the_invariants_take_a_class_of_ones_own_in_an_empty_folder(installed, tmp_path):
+    (tmp_path / "mypkg").mkdir()
+    (tmp_path / "mypkg" / "mod.py").write_text(OWN)
+    home = {"HOME": str(tmp_path), "PATH": f"{installed}:{os.environ['PATH']}"}
+    said = call("fedpns", "conformance", "mypkg.mod:Mine", cwd=tmp_path, **home)
+    assert "10 of 11" in said and "unbiased: the selection does not claim it" in said

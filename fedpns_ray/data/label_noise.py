@@ -33,10 +33,7 @@ class NoisyPopulation(Population):
     @cached_property
     def noisy(self) -> NDArray[np.bool_]:
         """Which nodes have wrong labels."""
-        found = np.zeros(self.count, dtype=bool)
-        count = round(self.share * self.count)
-        found[stream(self.seed, "noisy nodes").choice(self.count, count, replace=False)] = True
-        return found
+        return noisy_nodes(self.seed, self.count, self.share)
 
     def own(self, node: int) -> Own:
         x, y = self.clean.own(node)
@@ -74,6 +71,13 @@ class NoisyPopulation(Population):
 
     def summary(self) -> dict[str, Any]:
         return super().summary() | {"noisy_nodes": int(self.noisy.sum())}
+
+
+def noisy_nodes(seed: int, count: int, share: float) -> NDArray[np.bool_]:
+    """Which of so many nodes have wrong labels."""
+    found = np.zeros(count, dtype=bool)
+    found[stream(seed, "noisy nodes").choice(count, round(share * count), replace=False)] = True
+    return found
 
 
 def with_label_noise(population: Population, seed: int, share: float, noise: float) -> Population:

@@ -83,7 +83,9 @@ def study_figure(results: Results, sheet: Sheet | None = None) -> Figure:
     in_place = [in_words(row, others, symbols=True) for row in rows]
     for (q, quantity), (k, place) in itertools.product(enumerate(results.shown), enumerate(places)):
         axis, first, last = grid(q, k)
-        axis.set(title=place, xlabel=OVER[results.study.plot.over], ylabel=quantity.label if first else "")
+        axis.set(
+            title=_wrapped(place, axis), xlabel=OVER[results.study.plot.over], ylabel=quantity.label if first else ""
+        )
         here = results.done[[name == place for name in in_place]]
         drawn = _draw(axis, results, here, quantity, look)
         compared |= drawn.compared
@@ -93,6 +95,12 @@ def study_figure(results: Results, sheet: Sheet | None = None) -> Figure:
     lines = {named[name]: look[name] for name in named} if unnamed else {}
     _explain(figure, compared, _title(results, sheet, figure), lines)
     return figure
+
+
+def _wrapped(title: str, axis: Any) -> str:
+    """A long title takes several lines: it must not run into that of the next panel."""
+    inches, letter = axis.get_position().width * axis.figure.get_figwidth(), 0.52 * axis.title.get_fontsize() / 72
+    return textwrap.fill(title, int(inches / letter))
 
 
 def _grid(count: int, results: Results, sheet: Sheet) -> tuple[Figure, Any]:

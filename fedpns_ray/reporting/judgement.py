@@ -9,7 +9,7 @@ pleases would keep too many claims.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -112,9 +112,26 @@ def _differences(claim: Claim, results: Results) -> list[tuple[dict[str, Any], P
     shared = [axis for axis in own if theirs[axis].notna().any()]
     pairs = mine.merge(theirs[[*shared, "seed", claim.on]], on=[*shared, "seed"], suffixes=("", "_other"), how="left")
     points = 100 * (pairs[claim.on].astype(float) - pairs[f"{claim.on}_other"].astype(float))
-    varying = [axis for axis in own if rows[axis].nunique() > 1]
-    groups = points.groupby([pairs[axis] for axis in varying], sort=False) if varying else [((), points)]
-    return [(dict(zip(varying, key, strict=True)), *_finite(group)) for key, group in groups]
+    varying = _telling(pairs, own)
+    by = [pairs[axis] for axis in varying]
+    groups = points.groupby(by, sort=False, dropna=False) if varying else [((), points)]
+    return [(_there(zip(varying, key, strict=True)), *_finite(group)) for key, group in groups]
+
+
+def _telling(pairs: pd.DataFrame, axes: Sequence[str]) -> list[str]:
+    """The axes that tell settings apart; an option that is off has no value (NaN), which is a setting like any other.
+
+    What follows from the axes before it (the sigma of the partition sigma-rho) tells nothing more.
+    """
+    found: list[str] = []
+    for axis in axes:
+        if len(pairs[[*found, axis]].drop_duplicates()) > (len(pairs[found].drop_duplicates()) if found else 1):
+            found.append(axis)
+    return found
+
+
+def _there(values: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    return {key: value for key, value in values if value == value}
 
 
 def _finite(values: pd.Series) -> tuple[Points, int]:

@@ -34,10 +34,11 @@ def study_of(path: Path) -> Study:
     return read_study(path, importing=False)
 
 
-def keep(study: Study, sources: Sequence[Path], stem: Path) -> None:
+def keep(study: Study, sources: Sequence[Path], stem: Path, also: Sequence[str] = ()) -> None:
     """Write the two files of a study from its folders, or from other such files (given without their ending).
 
-    Where several hold the same trial, a finished one is taken, from the first that has it.
+    Where several hold the same trial, a finished one is taken, from the first that has it. `also` names columns of
+    trials that are kept besides those of every study.
     """
     found: dict[tuple[str, ...], tuple[pd.Series[Any], pd.DataFrame]] = {}
     for source in sources:
@@ -48,7 +49,7 @@ def keep(study: Study, sources: Sequence[Path], stem: Path) -> None:
     if not wanted:
         raise InputError(str(sources[0]), problem=f"holds no finished trial of {study.name}")
     rows = pd.DataFrame([found[key][0] for key in wanted])
-    write_whole(stem.with_suffix(".csv"), rows[_columns(study, rows)].to_csv(index=False).encode())
+    write_whole(stem.with_suffix(".csv"), rows[_columns(study, rows, also)].to_csv(index=False).encode())
     parts = [_compact(study, *found[key]) for key in wanted]
     buffer = io.BytesIO()
     pd.concat(parts).to_parquet(buffer, index=False, compression="zstd")
@@ -83,24 +84,29 @@ def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, (int, float, np.number)) else str(value)
 
 
-def _columns(study: Study, rows: pd.DataFrame) -> list[str]:
+def _columns(study: Study, rows: pd.DataFrame, also: Sequence[str]) -> list[str]:
     spent = [f"{fate}_{kind}" for fate in FATES for kind in ("iid", "other")]
     # only Optimal Aggregation's own figure shows single nodes
     nodes = [f"{fate}_{BY_NODE}" for fate in FATES] if study.trials[0].experiment.selection == "half" else []
     wanted = [
         *study.axes, SEED, STATUS, *(final(key) for key in columns_of(study)), Summary.best_accuracy,
         *(f"rounds_to_{target:g}" for target in study.targets), *spent, *nodes,
-        Summary.seconds, Summary.weights_sha256, "population_sha256",
+        Summary.seconds, *also, Summary.weights_sha256, "population_sha256",
     ]  # fmt: skip
     return [column for column in wanted if column in rows]
 
 
 def _compact(study: Study, row: pd.Series[Any], curves: pd.DataFrame) -> pd.DataFrame:
-    keys = [key for key in columns_of(study) if key in curves]
+    keys = [key for key in _drawn(study) if key in curves]
     data = curves[[Record.round, *keys]].astype({Record.round: "int16", **dict.fromkeys(keys, "float32")})
     for axis in (SEED, *reversed(study.axes)):
         data.insert(0, axis, row.get(axis))
     return data
+
+
+def _drawn(study: Study) -> list[str]:
+    """The numbers of a round that pictures need: what is plotted, and what it is plotted over."""
+    return [*columns_of(study), *({study.plot.over} - {Record.round})]
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -115,13 +121,13 @@ def kept(study: Study, stem: Path) -> Results:
         settings = trial.experiment.settings()
         held = by_key.get(_key(study, settings), {})
         head = {TRIAL: trial.name, "setting": setting_name(trial.experiment), STATUS: "unfinished"}
-        rows.append(head | {axis: settings.get(axis) for axis in (*study.axes, SEED)} | held)
+        rows.append(head | {axis: settings.get(axis) for axis in study.axes} | settings | held)
     table = pd.DataFrame(rows)
     names = {_key(study, row): (row[TRIAL], row["setting"]) for row in rows}
     keys = [_key(study, row) for row in curves[[*study.axes, SEED]].to_dict("records")]
     for place, column in enumerate((TRIAL, "setting")):
         curves[column] = [names[key][place] if key in names else "" for key in keys]
-    return Results(study, table, curves.astype({key: float for key in columns_of(study) if key in curves}))
+    return Results(study, table, curves.astype({key: float for key in _drawn(study) if key in curves}))
 
 
 def kept_triples(results: Results, strategy: str) -> Triples | None:

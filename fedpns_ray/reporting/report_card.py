@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from fedpns_ray.core.metrics.node_fairness import WORST_NODES
 from fedpns_ray.core.quantity import Quantity
+from fedpns_ray.data.label_noise import noisy_nodes
+from fedpns_ray.experiment import Experiment
 from fedpns_ray.records.labels import read_labels
 from fedpns_ray.records.record import Record
 from fedpns_ray.reporting.runs import Run
@@ -23,12 +25,18 @@ COLUMNS = (
     Quantity("draws_gini", "Gini index of draws", better="lower"),
     Quantity("coverage", "nodes ever drawn", "%", 100.0, "higher"),
     Quantity("drawn_iid_share", "i.i.d. share of draws", "%", 100.0),
+    Quantity("drawn_noisy_share", "share of draws with wrong labels", "%", 100.0, "lower"),
     Quantity("drawn_samples", "samples of a drawn node"),
     Quantity("drawn_labels", "labels in a round", "%", 100.0, "higher"),
     Quantity(Record.losses_asked, "losses asked", better="lower"),
     Quantity("selector_seconds", "seconds of the selector", "s", 1.0, "lower"),
 )
-"""What is computed for every run; traffic, and the accuracy of the worst nodes, are columns of their own already."""
+"""What is computed for every run."""
+TRAFFIC = (
+    Quantity(Record.bytes_up, "sent by nodes", "MB", 1e-6, "lower"),
+    Quantity(Record.bytes_down, "sent to nodes", "MB", 1e-6, "lower"),
+)
+"""These, and the accuracy of the worst nodes, are columns of study.csv already."""
 SELECTING = ("draw", "select")
 """The phases of a round in which the selection works: before training, and after it."""
 WHAT = (
@@ -68,11 +76,16 @@ def card(run: Run | None) -> dict[str, float | None]:
         gini(draws),
         float((draws > 0).mean()),
         float(draws[:iid].sum() / draws.sum()) if 0 < iid < len(draws) else None,
+        float(draws[_noisy(run.experiment)].sum() / draws.sum()) if run.experiment.noisy_nodes else None,
         *_data(draws, drawn, labels),
         float(sum(record.losses_asked or 0 for record in run.records)),
         float(sum(record.seconds_by_phase.get(phase, 0.0) for record in run.records for phase in SELECTING)),
     )
     return {column.key: value for column, value in zip(COLUMNS, values, strict=True)}
+
+
+def _noisy(e: Experiment) -> NDArray[np.bool_]:
+    return noisy_nodes(e.seed, e.nodes, e.noisy_nodes)
 
 
 def _data(draws: Counts, drawn: Sequence[Counts], labels: Counts | None) -> tuple[float | None, float | None]:
@@ -96,7 +109,7 @@ class Card(NamedTuple):
 def report_card(trials: pd.DataFrame, axes: Sequence[str], intervals: bool = True) -> Card:
     """One row per setting: means over the seeds that finished ± half the 95 % interval; empty columns are left out."""
     done = trials[trials["status"] == "done"]
-    shown = [*COLUMNS, *([WORST_NODES] if _final(WORST_NODES) in done else [])]
+    shown = [*COLUMNS, *TRAFFIC, *([WORST_NODES] if _final(WORST_NODES) in done else [])]
     named = {column: column.key if column is not WORST_NODES else _final(column) for column in shown}
     filled = {column: key for column, key in named.items() if key in done and done[key].notna().any()}
     header = [*axes, *(column.label for column in filled)]

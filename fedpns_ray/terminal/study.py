@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -163,19 +164,42 @@ def _print_table(rows: Any, results: Any) -> None:
     console.print(grid)
 
 
+LEAST = 8
+"""Letters in a column of the report card, whose titles take several lines."""
+
+
 def _print_card(results: Any) -> None:
-    """Whom each strategy drew and what that cost; with intervals in table.md and on the page."""
+    """Whom each strategy drew and what that cost; with intervals in table.md and on the page.
+
+    Columns that do not fit beside the others are printed below them: none is cut.
+    """
     from fedpns_ray.reporting.report_card import report_card
 
     axes = list(results.study.axes)
     header, rows, _ = report_card(results.trials, axes, intervals=False)
     if not rows:
         return
-    grid = Table(title="whom the selection drew, and what drawing cost: means over seeds", title_justify="left")
-    for k, column in enumerate(header):
-        named = column in axes  # its cells are never cut
-        least = max(len(cells[k]) for cells in rows) if named else None
-        grid.add_column(column, justify="left" if named else "right", min_width=least)
-    for cells in rows:
-        grid.add_row(*map(Text, cells))
-    console.print(grid)
+    widths = [max(LEAST, *(len(it) for row in rows for it in (row[k], *name.split()))) for k, name in enumerate(header)]
+    title = "whom the selection drew, and what drawing cost: means over seeds"
+    for block in blocks(widths, len(axes), console.width):
+        grid = Table(title=title, title_justify="left")
+        for k in block:
+            grid.add_column(header[k], justify="left" if k < len(axes) else "right", width=widths[k])
+        for cells in rows:
+            grid.add_row(*(Text(cells[k]) for k in block))
+        console.print(grid)
+        title = ""
+
+
+def blocks(widths: Sequence[int], heads: int, width: int) -> list[list[int]]:
+    """The columns of as many tables as it takes, each with the first `heads` columns."""
+    own = 1 + sum(one + 3 for one in widths[:heads])  # a line and two spaces per column
+    found: list[list[int]] = []
+    left = 0
+    for k, one in enumerate(widths[heads:], heads):
+        if one + 3 > left or not found:
+            found.append(list(range(heads)))
+            left = width - own
+        found[-1].append(k)
+        left -= one + 3
+    return found

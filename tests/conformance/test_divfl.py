@@ -14,6 +14,8 @@ from tests.strategies.made import updates
 DIFFERENCES = (
     "Round 1 takes one local training from every node, not one full gradient: the server sees what is sent anyway.",
     "A node that did not return in round 1 is asked again; in the released code none is ever missing.",
+    "With |S_t| = 1 as otherwise, updates are the last known ones; the released code then takes fresh gradients from "
+    "all nodes in every round.",
     "Greedy search looks at every remaining node; the released lazy greedy search skips some and finds the same set.",
     "Sent updates have equal weight; the released code weighs them by data size.",
     "A tie goes to the lowest id; in the released code to whatever a Python set or argsort returns first.",

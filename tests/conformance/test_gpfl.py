@@ -15,6 +15,7 @@ DIFFERENCES = (
     "projections of every tensor of the model.",
     "The warm-up draws |S_t| nodes a round until each was drawn; the released code draws more at once, so that it "
     "lasts a given number of rounds.",
+    "Of equal bounds the lowest id is drawn; in the released code the highest.",
     "Where rounds are tested less often (`evaluate_every`), those that are not bring no reward.",
     "No momentum in local training, which the paper uses; `optimizer` has it.",
 )

@@ -17,6 +17,7 @@ DIFFERENCES = (
     "S-FedAvg's relevance takes the Shapley value of the round, as its paper says; GreedyFed's takes the mean.",
     "Sent updates have equal weight in the model and weights by data size in Shapley values; the released code weighs "
     "by data size in both, and its S-FedAvg also divides by the probability.",
+    "S-FedAvg's values are those of GTG-Shapley, too; the released code evaluates every set of the round's updates.",
     "Values are minus the loss on test samples drawn each round (Check Loss); in the papers, on a validation set.",
 )
 

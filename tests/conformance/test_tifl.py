@@ -15,6 +15,8 @@ DIFFERENCES = (
     "changes them every time.",
     "When no tier has credits left, all have theirs again; the released code draws for ever.",
     "A drawn tier's nodes are drawn without replacement; the released code's numpy call may take a node twice.",
+    "Where the number of nodes is no multiple of the number of tiers, the first tiers have one node more; the released "
+    "code fails.",
     "All tiers have the same credits, as the released default has; there they may be drawn from a Dirichlet.",
     "A round from which no node returns costs no credit.",
     "Latencies come from the device model, without fading; the paper measures them in rounds of their own.",

@@ -7,11 +7,15 @@ import numpy as np
 import pytest
 
 from fedpns_ray import Experiment, run
+from fedpns_ray.data import build_population
 from fedpns_ray.records.labels import read_labels
 from fedpns_ray.records.storage import Storage
-from fedpns_ray.reporting.report_card import COLUMNS, card, gini, jain
+from fedpns_ray.reporting.collecting import gather
+from fedpns_ray.reporting.report_card import COLUMNS, card, gini, jain, report_card
 from fedpns_ray.reporting.runs import read_runs
 from fedpns_ray.strategies.fedavg import RandomSelection
+from fedpns_ray.terminal.screen import console
+from fedpns_ray.terminal.study import _print_card
 
 
 def test_indices_by_hand():
@@ -56,6 +60,40 @@ def test_the_card_of_a_run(tmp_path):
     assert one["draws_jain"] == jain(np.array(draws)) and set(one) == {column.key for column in COLUMNS}
     unfinished = replace(found, summary=None)
     assert set(card(unfinished).values()) == {None} == set(card(None).values())
+
+
+def test_draws_of_nodes_with_wrong_labels(tmp_path):
+    """Which nodes those are is known from the seed; a run without any says nothing."""
+    settings = {"nodes": 10, "fraction": 0.3, "samples_per_node": 30, "epochs": 1, "rounds": 5}
+    e = Experiment(noisy_nodes=0.4, label_noise=0.5, **settings)
+    run(e, tmp_path / "noisy")
+    run(Experiment(**settings), tmp_path / "clean")
+    noisy, clean = read_runs(Storage(tmp_path), ["noisy", "clean"])
+    wrong, right = build_population(e), build_population(Experiment(**settings))
+    marked = {node for node in range(10) if not np.array_equal(wrong.own(node)[1], right.own(node)[1])}
+    draws = [node for record in noisy.records for node in record.drawn]
+    assert len(marked) == 4 and 0 < card(noisy)["drawn_noisy_share"] < 1
+    assert card(noisy)["drawn_noisy_share"] == pytest.approx(sum(node in marked for node in draws) / len(draws))
+    assert card(clean)["drawn_noisy_share"] is None
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+def test_the_card_in_a_terminal_is_whole(study_folder, monkeypatch, width):
+    """Columns that do not fit come below, beside the names of the settings again; traffic is among them."""
+    results = gather([study_folder]).results
+    monkeypatch.setattr(console, "width", width)
+    with console.capture() as printed:
+        _print_card(results)
+    lines = printed.get().splitlines()
+    assert max(map(len, lines)) <= width and "…" not in printed.get()
+    shown = [cell.strip() for line in lines if line.startswith("│") for cell in line.strip("│").split("│")]
+    header, rows = report_card(results.trials, list(results.study.axes), intervals=False)
+    assert {"sent by nodes (MB)", "sent to nodes (MB)"} <= set(header)
+    for k in range(len(results.study.axes), len(header)):
+        assert all(row[k] in shown for row in rows), header[k]
+    tables = sum(line.startswith("└") for line in lines)
+    assert len(shown) == len(rows) * (len(header) + (tables - 1) * len(results.study.axes))
+    assert tables > 1 or width == 140
 
 
 class Slow(RandomSelection):
