@@ -27,14 +27,14 @@ NO_LINK: int = getattr(os, "O_NOFOLLOW", 0)
 def read_whole(path: Path, most: int | None = None) -> bytes | None:
     """The content of a regular file of at most so many bytes; None if there is no such file.
 
-    A file that does not fit into memory is refused: to read it would end this process, or another one.
+    A file that is larger than this machine's memory is refused: to read it would end this process, or another one.
     """
     with opened(path, most) as file:
         if file is None:
             return None
         size = os.fstat(file.fileno()).st_size
-        if size > SMALL and size > (free := psutil.virtual_memory().available):
-            raise OSError(errno.EFBIG, f"it has {size:,} bytes, and {free:,} are free in memory", str(path))
+        if size > SMALL and size > (memory := psutil.virtual_memory().total):
+            raise OSError(errno.EFBIG, f"it has {size:,} bytes, and the memory of this machine {memory:,}", str(path))
         return file.read()
 
 

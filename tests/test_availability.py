@@ -114,7 +114,7 @@ def test_traces_by_hand(tmp_path):
     ("node,from,until\n9,1,2\n", "has the row 9,1,2; nodes are 0 to 2"),
     ("node,from,until\n0,2,2\n", "has the row 0,2,2"),
     ("node,from,until\n0,0,2\n", "has the row 0,0,2"),
-    ("node,from,until\n0,1,99999999999999999999\n", "until <= 1,000,000,000"),
+    ("node,from,until\n0,99999999999999999998,99999999999999999999\n", "until <= 1,000,000,000"),
     (None, "cannot be read"),
 ])  # fmt: skip
 def test_bad_traces_are_refused_in_one_line(tmp_path, content, said):
@@ -124,6 +124,12 @@ def test_bad_traces_are_refused_in_one_line(tmp_path, content, said):
     with pytest.raises(InputError, match=said) as caught:
         Trace(trace_file=str(path)).timetable(nodes(3), 1, None)
     assert "\n" not in str(caught.value) and str(caught.value).startswith(f"trace_file: {path}")
+
+
+def test_a_node_may_stay_for_good(tmp_path):
+    (tmp_path / "trace.csv").write_text("node,from,until\n0,1,99999999999999999999\n")
+    timetable = Trace(trace_file=str(tmp_path / "trace.csv")).timetable(nodes(1), 1, None)
+    assert timetable.next_rounds(10**6)[0] == 10**6
 
 
 # --- runs ------------------------------------------------------------------------------------------------------------

@@ -55,12 +55,11 @@ def exact_gram_matrix(vectors: NDArray[np.float32]) -> NDArray[np.object_]:
         rest = np.zeros((m, -(-some.shape[1] // GROUP) * GROUP))
         np.multiply(some, at_most_1, out=rest[:, : some.shape[1]])
         slices = torch.from_numpy(_slices(rest))
-        depth = len(slices)
-        grouped = slices.view(depth * m, -1, GROUP).transpose(0, 1)
-        products = (grouped @ grouped.mT).view(-1, depth, m, depth, m)
-        for s in range(depth):
+        grouped = slices.view(len(slices) * m, -1, GROUP).transpose(0, 1)
+        for s in range(len(slices)):
+            products = grouped[:, s * m : (s + 1) * m] @ grouped[:, : (s + 1) * m].mT
             for t in range(s + 1):
-                whole = products[:, s, :, t] * 2.0 ** (BITS * (s + t + 2))
+                whole = products[:, :, t * m : (t + 1) * m] * 2.0 ** (BITS * (s + t + 2))
                 found = whole.to(torch.int64).sum(dim=0)
                 upper, lower = sums.setdefault((s, t), (torch.zeros_like(found), torch.zeros_like(found)))
                 upper.add_(found >> LIMB)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -114,11 +115,13 @@ class Part(BaseModel):
     """The methods without which a part of this kind is none."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Refuse what only a constructor's caller could use: parts are made from settings, by the names of fields."""
+        """Refuse a constructor that cannot be called: parts are made from settings, by the names of their fields."""
         super().__init_subclass__(**options)
-        if "__init__" in vars(cls):
-            raise TypeError("a part has no __init__; its fields are its parameters, and begin() prepares its state")
-        if not all(isinstance(quantity, Quantity) for quantity in vars(cls).get("quantities", ())):
+        given = signature(cls.__init__).parameters.values()
+        if "__init__" in vars(cls) and not any(one.kind is one.VAR_KEYWORD for one in given):
+            raise TypeError("a part needs no __init__: its fields are its parameters, and begin() prepares its state")
+        quantities = vars(cls).get("quantities", ())
+        if not isinstance(quantities, (tuple, list)) or not all(isinstance(one, Quantity) for one in quantities):
             raise TypeError(f"the quantities of {cls.__name__} must be of the type fedpns_ray.core.quantity.Quantity")
 
     @classmethod

@@ -124,7 +124,7 @@ def _telling(pairs: pd.DataFrame, axes: Sequence[str]) -> list[str]:
     What follows from the axes before it (the sigma of the partition sigma-rho) tells nothing more.
     """
     found: list[str] = []
-    for axis in axes:
+    for axis in sorted(axes, key=lambda axis: bool(pairs[axis].isna().any())):  # what is never off names settings best
         if len(pairs[[*found, axis]].drop_duplicates()) > (len(pairs[found].drop_duplicates()) if found else 1):
             found.append(axis)
     return found

@@ -76,12 +76,16 @@ def card(run: Run | None) -> dict[str, float | None]:
         gini(draws),
         float((draws > 0).mean()),
         float(draws[:iid].sum() / draws.sum()) if 0 < iid < len(draws) else None,
-        float(draws[_noisy(run.experiment)].sum() / draws.sum()) if run.experiment.noisy_nodes else None,
+        float(draws[_noisy(run.experiment)].sum() / draws.sum()) if _noise(run.experiment) else None,
         *_data(draws, drawn, labels),
         float(sum(record.losses_asked or 0 for record in run.records)),
         float(sum(record.seconds_by_phase.get(phase, 0.0) for record in run.records for phase in SELECTING)),
     )
     return {column.key: value for column, value in zip(COLUMNS, values, strict=True)}
+
+
+def _noise(e: Experiment) -> bool:
+    return bool(e.noisy_nodes and e.label_noise)
 
 
 def _noisy(e: Experiment) -> NDArray[np.bool_]:

@@ -73,8 +73,8 @@ def _of_settings(rows: pd.DataFrame, study: Study, quantity: Quantity) -> str:
     ahead, behind, what = ("below", "above", "loss") if lower else ("above", "below", "accuracy")
     up, sure, down = (int(which.sum()) for which in (better, better & significant, ~better & significant))
     if len(compared) == 1:
-        side, rule = ahead if up else behind, "significantly" if sure or down else "not significantly"
-        return f"One setting has a baseline ({against}) and is {side} it, {rule} (final {what}, paired by seed)."
+        side, rule = ahead if up else behind, "significantly" if sure or down else "but not significantly"
+        return f"The one setting with a baseline ({against}) is {side} it, {rule} (final {what}, paired by seed)."
     return (
         f"{up} of {len(compared)} settings {'is' if up == 1 else 'are'} {ahead} the baseline ({against}), "
         f"{sure} of them significantly; {down} {'is' if down == 1 else 'are'} significantly {behind} it "

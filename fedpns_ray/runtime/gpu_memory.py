@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import ray
 import torch
 
@@ -10,6 +12,9 @@ from fedpns_ray.core.gpu_memory import GpuNeeds
 from fedpns_ray.core.training import Worker
 from fedpns_ray.errors import InputError, Shown
 from fedpns_ray.runtime.memory import gigabytes
+
+STEPS = 10_000
+"""Ray shares a GPU out in so many parts."""
 
 
 def refuse_beyond_gpu(worker: Worker | FusedWorker) -> None:
@@ -31,16 +36,9 @@ def refuse_beyond(need: GpuNeeds, memory: float, share: float) -> None:
     parts = f"context {gigabytes(need.context)}, data {gigabytes(need.data)}, " + (
         f"nodes that train together {gigabytes(need.rows)}, updates {gigabytes(need.updates)}"
     )
-    fitting = int(memory // need.total)
-    if fitting and need.total > _share_of(fitting) * memory:
-        fitting -= 1
+    fitting = STEPS // math.ceil(need.total / memory * STEPS)
     hint = "use a GPU with more memory, a smaller model or batch_size, or gpus_per_actor 0"
     if fitting:
-        hint = f"at most {fitting} fit: --gpus-per-actor {_share_of(fitting):g}, in a study gpus_per_trial"
+        hint = f"at most {fitting} fit: --gpus-per-actor {STEPS // fitting / STEPS:g}, in a study gpus_per_trial"
     there = f"{share:g} of a GPU with {gigabytes(memory)} is {gigabytes(share * memory)}"
     raise InputError("gpus", Shown(f"{share:g}"), there, hint, problem=f"needs about {gigabytes(need.total)} ({parts})")
-
-
-def _share_of(workers: int) -> float:
-    """The largest share, in steps of Ray's, of which so many fit."""
-    return 10_000 // workers / 10_000

@@ -47,7 +47,6 @@ def run_on_ray(
 ) -> Result | None:
     """Run an experiment on the Ray that is initialised; None if it was stopped before its end."""
     planned, coming = _planned(layout, experiment)
-    logger.info("Ray: %s", planned.describe())
     context = ray.get_runtime_context()
     name = f"{experiment.label} seed {experiment.seed} ({context.get_job_id()}-{next(_numbers)})"
     with _placed(planned, coming, following.stop) as group:
@@ -60,8 +59,8 @@ def run_on_ray(
             max_restarts=SERVER_RESTARTS,
             scheduling_strategy=NodeAffinitySchedulingStrategy(context.get_node_id(), soft=False),  # where `out` is
         ).remote
-        if words := planned.announce(sum(machine.cpus for machine in guarded(machines, whole=True))):
-            logger.info("%s", words)
+        words = planned.announce(sum(machine.cpus for machine in guarded(machines, whole=True)))
+        logger.info("%s", words or f"Ray: {planned.describe()}")
         server = guarded(start, experiment, Place(planned, group, name), recording)
         try:
             patience = layout.patience

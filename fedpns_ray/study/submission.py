@@ -122,7 +122,7 @@ def follow(client: Any, name: str, write: Callable[[str], Any]) -> int:
     async def tail() -> None:
         nonlocal seen, lost
         passed, log = 0, client.tail_job_logs(name)
-        while (text := await _next_of(log, lambda: client.get_job_info(name))) is not None:
+        while (text := await _next_of(log)) is not None:
             new = text[max(0, seen - passed) :]  # a new connection starts with what was seen before
             passed += len(text)
             if new:
@@ -144,18 +144,15 @@ def follow(client: Any, name: str, write: Callable[[str], Any]) -> int:
         time.sleep(1)
 
 
-async def _next_of(log: AsyncIterator[str], ask: Callable[[], Any]) -> str | None:
-    """What a job says next, however long it is silent; None once its log is over.
+async def _next_of(log: AsyncIterator[str]) -> str | None:
+    """What a job says next; None once its log is over, or after a silence.
 
     A log has no deadline of its own: a silent job and a cluster that is gone look the same. So after a silence the
-    cluster is asked a question, which has one.
+    cluster is asked about the job, which has one, and the log is followed again from where it was.
     """
     waiting = asyncio.ensure_future(anext(log, None))
     try:
-        while not (await asyncio.wait([waiting], timeout=PATIENCE))[0]:
-            if ask().status.is_terminal():
-                return None
-        return waiting.result()
+        return waiting.result() if (await asyncio.wait([waiting], timeout=PATIENCE))[0] else None
     finally:
         waiting.cancel()
 

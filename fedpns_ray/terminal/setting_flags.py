@@ -85,11 +85,14 @@ class SettingFlags:
         """
         if not any(_is_foreign(name) for word in words for name in listed(word.rpartition("=")[2])):
             return list(words)
-        found, rest = [], list(words)
+        found: list[str] = []
+        rest, known = list(words), self.parser._option_string_actions
         while rest:
             word = rest.pop(0)
+            if word == "--":
+                return [*found, word, *rest]
             flag, equals, value = word.partition("=")
-            if flag[:2] == "--" and flag != "--" and flag not in self.parser._option_string_actions:
+            if flag[:2] == "--" and flag not in known and flag[2:].replace("-", "_") not in Experiment.model_fields:
                 if not equals and rest and not rest[0].startswith("--"):
                     equals, value = "=", rest.pop(0)
                 if equals:

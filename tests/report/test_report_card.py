@@ -87,7 +87,7 @@ def test_the_card_in_a_terminal_is_whole(study_folder, monkeypatch, width):
     lines = printed.get().splitlines()
     assert max(map(len, lines)) <= width and "…" not in printed.get()
     shown = [cell.strip() for line in lines if line.startswith("│") for cell in line.strip("│").split("│")]
-    header, rows = report_card(results.trials, list(results.study.axes), intervals=False)
+    header, rows, _ = report_card(results.trials, list(results.study.axes), intervals=False)
     assert {"sent by nodes (MB)", "sent to nodes (MB)"} <= set(header)
     for k in range(len(results.study.axes), len(header)):
         assert all(row[k] in shown for row in rows), header[k]

@@ -53,7 +53,7 @@ def test_a_regression_is_judged_by_its_loss():
     assert said.startswith("1 of 2 settings is below the baseline (fedavg), 1 of them significantly; 0 are")
     assert said.endswith("significantly above it (final loss, paired by seed).")
     said = verdict(Results(study, done, pd.DataFrame()), rows[:1])
-    assert said == "One setting has a baseline (fedavg) and is below it, significantly (final loss, paired by seed)."
+    assert said == "The one setting with a baseline (fedavg) is below it, significantly (final loss, paired by seed)."
 
 
 def test_the_best_of_many_against_the_baseline():

@@ -17,7 +17,7 @@ from fedpns_ray.core.interfaces import Nodes
 from fedpns_ray.errors import InputError
 
 LAST = 10**9
-"""The latest round that a trace may name: more than any run has."""
+"""The latest round that counts: more than any run has."""
 
 Intervals = list[list[tuple[int, int]]]
 """Of every node: the rounds from which, and before which, it is available; in order, and apart from each other."""
@@ -86,6 +86,7 @@ def read(path: Path, count: int, period: int) -> Intervals:
     last, bound = (period + 1, f"{period + 1} (trace_period + 1)") if period else (LAST, f"{LAST:,}")
     intervals: Intervals = [[] for _ in range(count)]
     for node, start, end in found:
+        end = end if period else min(end, LAST)
         if not (0 <= node < count and 1 <= start < end <= last):
             allowed = f"nodes are 0 to {count - 1}, and rounds 1 <= from < until <= {bound}"
             raise InputError("trace_file", path, allowed, problem=f"has the row {node},{start},{end}")

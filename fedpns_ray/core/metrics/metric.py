@@ -61,20 +61,26 @@ def measured(metrics: Iterable[Metric], seen: Mapping[str, Any]) -> dict[str, An
     """
     found: dict[str, Any] = {}
     for metric in metrics:
-        own, declared = metric.measure(seen[metric.of]), {quantity.key for quantity in metric.quantities}
-        if not isinstance(own, dict) or set(own) != declared:
+        own, declared = metric.measure(seen[metric.of]), {quantity.key: quantity for quantity in metric.quantities}
+        if not isinstance(own, dict) or set(own) != set(declared):
             wanted = f"it must return a dict with the keys {', '.join(sorted(declared))}"
             raise refused(metric.measure, f"the metric returned {own!r:.100}; {wanted}")
-        if odd := next((key for key in own if not _is_recordable(own[key])), ""):
-            wanted = "it must be a number, a list of numbers, or None"
-            raise refused(metric.measure, f"the metric returned {own[odd]!r:.100} for {odd}; {wanted}")
-        found |= own
+        for key, value in own.items():
+            one = declared[key].per == "round"
+            if not (_is_number(value) if one else isinstance(value, (list, tuple)) and all(map(_is_number, value))):
+                wanted = "it must be a number, or None" if one else "it must be a list of numbers"
+                raise refused(metric.measure, f"the metric returned {value!r:.100} for {key}; {wanted}")
+            found[key] = _plain(value) if one else [_plain(number) for number in value]
     return found
 
 
-def _is_recordable(value: Any) -> bool:
-    numbers = value if isinstance(value, (list, tuple)) else [value]
-    return all(number is None or isinstance(number, Real) for number in numbers)
+def _is_number(value: Any) -> bool:
+    return value is None or isinstance(value, Real)
+
+
+def _plain(number: Any) -> Any:
+    """As JSON has it: numpy's numbers are not, although they count as numbers."""
+    return number.item() if isinstance(number, np.generic) else number
 
 
 def confusion_of(labels: NDArray[np.int64], predicted: NDArray[np.int64], classes: int) -> Confusion:
