@@ -137,7 +137,6 @@ def test_bands_stay_within_what_is_possible(opened):
 
 
 def test_every_control_has_a_name(opened):
-    browse(opened)
     nameless = """return [...document.querySelectorAll('select, input, button')].filter((control) =>
         !(control.labels && control.labels.length) && !control.textContent.trim()
         && !control.getAttribute('aria-label')).length"""
