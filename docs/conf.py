@@ -28,7 +28,7 @@ OUTSIDE = r"(\.\./)+cluster/README\.md"
 
 write_reference(HERE / "reference")
 (HERE / "reference" / "cluster.md").write_text(
-    re.sub(r"\]\((?!#|https?:|\.\.)", "](../../cluster/", CLUSTER.read_text())
+    re.sub(r"\]\((?!#|https?:|\.\.)", "](../../cluster/", CLUSTER.read_text()).replace("](../docs/", "](/")
 )
 
 

@@ -183,8 +183,8 @@ def test_the_reason_comes_from_the_autoscalers_log(at_rest, bootstrap, monkeypat
 
 def test_what_no_machine_can_hold_is_refused_at_once(at_rest, bootstrap):
     bootstrap()
-    with pytest.raises(InputError, match=r"actors: 99 actors with .* do not fit; .* on \d machines; the nearest that"):
-        run(E.but(nodes=200), layout=Layout(actors=99, gpus_per_actor=0.25, cpus_per_actor=1), progress=False)
+    with pytest.raises(InputError, match=r"actors: 40 actors with .* do not fit; .* on \d machines; the nearest that"):
+        run(E.but(nodes=200), layout=Layout(actors=40, gpus_per_actor=0.25, cpus_per_actor=1), progress=False)
     began = time.monotonic()
     with pytest.raises(Interrupted):
         run(E, layout=QUARTERS, progress=False, stop=lambda: time.monotonic() - began > 1)

@@ -8,6 +8,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import psutil
 import pytest
 
 from fedpns_ray import Experiment, run
@@ -83,6 +84,9 @@ def test_a_frozen_control_store():
         address, store = f"127.0.0.1:{port}", wait_for_child(head, "gcs_server")
         assert loss.answers(address) and _responds_soon(address)
         store.suspend()
+        deadline = time.monotonic() + 60
+        while store.status() != psutil.STATUS_STOPPED and time.monotonic() < deadline:
+            time.sleep(0.01)  # its threads stop one after the other
         assert loss.answers(address) and not loss.responds(address)
         store.resume()
         assert _responds_soon(address)
