@@ -49,14 +49,14 @@ def exact_gram_matrix(vectors: NDArray[np.float32]) -> NDArray[np.object_]:
     exponents = np.frexp(np.abs(vectors).max(axis=1, initial=0))[1].astype(np.int64)
     at_most_1 = np.ldexp(1.0, -exponents)[:, None]
     sums: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
-    columns = GROUP * min(GROUPS, max(1, BLOCK // (GROUP * max(1, m))))
+    columns = GROUP * min(GROUPS, max(1, BLOCK // (GROUP * max(1, m))), -(-n // GROUP))
+    rest, room = np.zeros((m, columns)), np.empty((1, m, columns))
     for start in range(0, n, columns):
         some = vectors[:, start : start + columns]
-        rest = np.zeros((m, -(-some.shape[1] // GROUP) * GROUP))
         np.multiply(some, at_most_1, out=rest[:, : some.shape[1]])
-        slices = torch.from_numpy(_slices(rest))
-        grouped = slices.view(len(slices) * m, -1, GROUP).transpose(0, 1)
-        for s in range(len(slices)):
+        depth, room = _slice(rest, room)
+        grouped = torch.from_numpy(room[:depth]).view(depth * m, -1, GROUP).transpose(0, 1)
+        for s in range(depth):
             products = grouped[:, s * m : (s + 1) * m] @ grouped[:, : (s + 1) * m].mT
             for t in range(s + 1):
                 whole = products[:, :, t * m : (t + 1) * m] * 2.0 ** (BITS * (s + t + 2))
@@ -67,15 +67,21 @@ def exact_gram_matrix(vectors: NDArray[np.float32]) -> NDArray[np.object_]:
     return _joined(sums, m) * _powers_of_two(exponents)
 
 
-def _slices(rest: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Numbers of at most 1 as a sum of whole multiples of 2^-22, 2^-44, …; `rest` is used up."""
-    slices: list[NDArray[np.float64]] = []
-    while not slices or rest.any():
-        large = 1.5 * 2.0 ** (52 - BITS * (len(slices) + 1))  # what is added to it is rounded to such a multiple
-        slices.append(rest + large)
-        slices[-1] -= large
-        rest -= slices[-1]
-    return np.stack(slices)
+def _slice(rest: NDArray[np.float64], room: NDArray[np.float64]) -> tuple[int, NDArray[np.float64]]:
+    """Numbers of at most 1 as a sum of whole multiples of 2^-22, 2^-44, …: how many slices, and the room they are in.
+
+    `rest` is used up: it ends as zeros. `room` is used again if it suffices, as fresh memory is slow.
+    """
+    depth = 0
+    while not depth or rest.any():
+        if depth == len(room):
+            room = np.concatenate([room, np.empty_like(room[:1])])
+        large = 1.5 * 2.0 ** (52 - BITS * (depth + 1))  # what is added to it is rounded to such a multiple
+        np.add(rest, large, out=room[depth])
+        room[depth] -= large
+        rest -= room[depth]
+        depth += 1
+    return depth, room
 
 
 def _joined(sums: dict[tuple[int, int], tuple[Tensor, Tensor]], m: int) -> NDArray[np.object_]:
