@@ -49,7 +49,7 @@ def exact_gram_matrix(vectors: NDArray[np.float32]) -> NDArray[np.object_]:
     exponents = np.frexp(np.abs(vectors).max(axis=1, initial=0))[1].astype(np.int64)
     at_most_1 = np.ldexp(1.0, -exponents)[:, None]
     sums: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
-    columns = GROUP * min(GROUPS, max(1, BLOCK // (GROUP * max(1, m))), -(-n // GROUP))
+    columns = GROUP * min(GROUPS, max(1, BLOCK // (GROUP * max(1, m))), max(1, -(-n // GROUP)))
     rest, room = np.zeros((m, columns)), np.empty((1, m, columns))
     for start in range(0, n, columns):
         some = vectors[:, start : start + columns]

@@ -117,8 +117,8 @@ class Part(BaseModel):
     def __init_subclass__(cls, **options: Any) -> None:
         """Refuse a constructor that cannot be called: parts are made from settings, by the names of their fields."""
         super().__init_subclass__(**options)
-        given = signature(cls.__init__).parameters.values()
-        if "__init__" in vars(cls) and not any(one.kind is one.VAR_KEYWORD for one in given):
+        own = vars(cls).get("__init__")
+        if own and not any(given.kind is given.VAR_KEYWORD for given in signature(own).parameters.values()):
             raise TypeError("a part needs no __init__: its fields are its parameters, and begin() prepares its state")
         quantities = vars(cls).get("quantities", ())
         if not isinstance(quantities, (tuple, list)) or not all(isinstance(one, Quantity) for one in quantities):
